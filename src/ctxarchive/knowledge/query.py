@@ -1,0 +1,195 @@
+"""What a query asks for: terms that match an index, a scanned text, or nothing at all.
+
+Pure. Any text is a query: quoted parts are phrases, ``word*`` is a prefix, all else is words, and
+no character of it is ever syntax of the database. A term says the same thing twice, as an FTS5
+expression and as a count over a folded text, so that what is not indexed yet is found by the very
+same rules.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ctxarchive.knowledge.folding import SYMBOL, Folded, fold, parts, plain, positions, single
+
+MOST_TERMS: Final = 32
+"""A query's further chunks are not matched strictly; FTS5 refuses very deep expressions."""
+
+_CHUNK: Final = re.compile(r'"([^"]*)"|(\S+)')
+_IDENTIFIER: Final = re.compile(r"\W*(\w+)\W*")
+_ABBREVIATED: Final = re.compile(r"(?=.*[0-9])[0-9a-f]{6,39}")
+"""What looks like a hash is asked for by its beginning."""
+_ANCHOR: Final = re.compile(r"[A-Za-z0-9]+")
+_SNIPPET: Final = 200
+_LEAD: Final = 60
+
+
+class Document:
+    """A folded text in the shape that terms count in."""
+
+    __slots__ = ("body", "length", "names")
+
+    def __init__(self, folded: Folded) -> None:
+        words = folded.body.split()
+        names = folded.names.split()
+        self.body = f" {' '.join(words)} "
+        self.names = f" {' '.join(names)} "
+        self.length = len(words) + len(names)
+        """Words in all, as the index counts them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One thing to be matched: any of some word sequences, and all of some code words."""
+
+    words: tuple[tuple[str, ...], ...] = ()
+    """Sequences of words, each of which would do."""
+    symbols: tuple[str, ...] = ()
+    prefix: bool = False
+    """Whether the last word of a sequence may go on."""
+
+    @property
+    def phrases(self) -> int:
+        """How many FTS5 phrases ``expression`` is made of, in order."""
+        return len(self.words) + len(self.symbols)
+
+    def expression(self) -> str:
+        """The FTS5 expression; every word is quoted."""
+        star = " *" if self.prefix else ""
+        wanted = [f'"{" ".join(sequence)}"{star}' for sequence in self.words]
+        required = [f'"{symbol}"' for symbol in self.symbols]
+        if wanted:
+            required.insert(0, wanted[0] if len(wanted) == 1 else f"({' OR '.join(wanted)})")
+        return required[0] if len(required) == 1 else f"({' AND '.join(required)})"
+
+    def tally(self, counts: Iterable[int]) -> int:
+        """How often the term occurs, from the counts of its phrases in order; 0 for no match."""
+        numbers = list(counts)
+        symbols = numbers[len(self.words) :]
+        if symbols and not all(symbols):
+            return 0
+        return sum(numbers[: len(self.words)]) if self.words else min(symbols)
+
+    def count(self, document: Document) -> int:
+        """How often the term occurs in a text that is scanned."""
+        end = "" if self.prefix else " "
+        wanted = [f" {' '.join(sequence)}{end}" for sequence in self.words]
+        wanted += [f" {symbol} " for symbol in self.symbols]
+        return self.tally(document.body.count(word) + document.names.count(word) for word in wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedQuery:
+    """A query, taken apart."""
+
+    text: str
+    terms: tuple[Term, ...]
+    """One for each chunk between white space; a strict match needs all of them."""
+    loose: tuple[Term, ...]
+    """The terms and the words they are made of; any of them may match."""
+    phrases: tuple[str, ...]
+    """Quoted parts in ``plain`` form: whatever the tier, the text must hold each literally."""
+    needles: tuple[str, ...]
+    """Every chunk in ``plain`` form, for substrings and exact hits."""
+    anchors: tuple[str, ...]
+    """For each needle, the longest run of ASCII letters and digits in it as it was asked for; may
+    be empty. Whatever holds the chunk literally holds this, whichever way JSON escapes the rest."""
+
+    def expression(self) -> str:
+        """The FTS5 expression of the strict match."""
+        return " AND ".join(term.expression() for term in self.terms)
+
+
+def parse(query: str) -> ParsedQuery:
+    """Take a query apart. Never raises, whatever the text."""
+    terms: dict[Term, None] = {}
+    loose: dict[Term, None] = {}
+    phrases: dict[str, None] = {}
+    needles: dict[str, str] = {}
+    for match in _CHUNK.finditer(query):
+        quoted = match[1] is not None
+        chunk = match[1] if quoted else match[2]
+        prefix = not quoted and len(chunk) > 1 and chunk.endswith("*") and chunk[-2].isalnum()
+        if prefix:
+            chunk = chunk[:-1]
+        elif not quoted:
+            prefix = _ABBREVIATED.fullmatch(chunk) is not None
+        if needle := plain(chunk):
+            needles[needle] = max(_ANCHOR.findall(chunk), key=len, default="")
+            if quoted:
+                phrases[needle] = None
+        if term := _term(chunk, prefix=prefix, whole=not quoted):
+            terms[term] = None
+            loose[term] = None
+            loose.update(dict.fromkeys(_pieces(term)))
+    return ParsedQuery(
+        text=query,
+        terms=tuple(terms)[:MOST_TERMS],
+        loose=tuple(loose)[: MOST_TERMS * 2],
+        phrases=tuple(phrases),
+        needles=tuple(needles),
+        anchors=tuple(needles.values()),
+    )
+
+
+def locate(text: str, parsed: ParsedQuery) -> int:
+    """Where in ``text`` the query is met first, in code points; 0 where that cannot be told.
+
+    The longest chunk that is there literally wins; else the first word that a term asks for.
+    """
+    for needle in sorted(parsed.needles, key=len, reverse=True):
+        pattern = r"\s+".join(map(re.escape, needle.split()))
+        if found := re.search(pattern, text, re.IGNORECASE):
+            return found.start()
+    wanted = {word for term in parsed.loose for sequence in term.words for word in sequence}
+    heads = tuple(sequence[-1] for term in parsed.loose if term.prefix for sequence in term.words)
+    for start, word, names in positions(text):
+        if not wanted.isdisjoint(word) or not wanted.isdisjoint(names):
+            return start
+        if heads and any(part.startswith(heads) for part in word):
+            return start
+    return 0
+
+
+def snippet(text: str, offset: int) -> str:
+    """About 200 code points of ``text`` around ``offset``, white space collapsed."""
+    start = max(0, min(offset - _LEAD, len(text) - _SNIPPET))
+    end = min(len(text), start + _SNIPPET)
+    while 0 < start < offset and unicodedata.combining(text[start]):
+        start += 1
+    body = " ".join(text[start:end].split())
+    return f"{'…' if start else ''}{body}{'…' if end < len(text) else ''}"
+
+
+def _term(chunk: str, *, prefix: bool, whole: bool) -> Term | None:
+    folded = fold(chunk)
+    symbols = tuple(name for name in folded.names.split() if name.startswith(SYMBOL))
+    body = tuple(folded.body.split())
+    sequences = dict.fromkeys([body] if body else [])
+    identifier = _IDENTIFIER.fullmatch(chunk) if whole else None
+    if identifier and not any(map(single, chunk)):
+        split = parts(identifier[1])
+        if len(split) > 1:
+            sequences.update(dict.fromkeys([("".join(split),), split]))
+    if not sequences and not symbols:
+        return None
+    return Term(words=tuple(sequences), symbols=symbols, prefix=prefix and bool(body))
+
+
+def _pieces(term: Term) -> list[Term]:
+    """The words of a term by themselves; single characters in pairs, as they make words."""
+    pieces = []
+    for sequence in term.words:
+        if len(sequence) < 2:
+            continue
+        for before, word in zip(("", *sequence), sequence, strict=False):
+            if not single(word[0]):
+                pieces.append(Term(words=((word,),)))
+            elif before and single(before[0]):
+                pieces.append(Term(words=((before, word),)))
+    pieces.extend(Term(symbols=(symbol,)) for symbol in term.symbols if term.phrases > 1)
+    return pieces

@@ -1,0 +1,360 @@
+"""The search index: a second file beside the records, made from them and never trusted over them.
+
+It is written behind the commit of the records, by whoever comes first; a watermark says how far it
+goes. An index that is missing, damaged, of another archive or of another time is thrown away and
+made anew; a reader that may not write does without it. Nothing here decides what matches.
+
+Two connections, because ``BEGIN IMMEDIATE`` locks every file that a connection may write: the
+records' connection reads the index, and the index's connection reads the records, so that filing
+never waits for indexing.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ctxarchive.errors import KnowledgeError
+from ctxarchive.knowledge.folding import FOLD_VERSION, fold
+from ctxarchive.knowledge.records import Kind
+from ctxarchive.knowledge.sqlite.connection import (
+    Connection,
+    Mode,
+    Row,
+    create_file,
+    remove_file,
+)
+from ctxarchive.knowledge.sqlite.records import Records
+
+FORMAT: Final = f"1.{FOLD_VERSION}"
+"""Of tables and of folding; an index of another format is made anew."""
+
+BATCH: Final = 500
+"""Records indexed in one transaction."""
+
+TABLES: Final = ("originals", "derived")
+"""Events as they happened, and text derived from them (checkpoints)."""
+
+_PAGE_BYTES: Final = 16_384
+_DAMAGE: Final = frozenset({"corrupt", "foreign", "missing", "storage"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Keys of one filing that the index does not hold; without a filing, all keys between."""
+
+    first: int
+    last: int
+    filing: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Watermark:
+    """All filings below ``filing`` are indexed, and of that one the keys up to ``key``."""
+
+    filing: int
+    token: int
+    """The token of ``filing``: that the index belongs to this history of the records."""
+    key: int
+
+
+def table_of(kind: Kind) -> str:
+    """The table that indexes records of a kind."""
+    return "derived" if kind == "checkpoint" else "originals"
+
+
+def index_path(records: Path) -> Path:
+    """Where the index of an archive is: ``A.db`` has ``A.search.db``."""
+    name = records.name.removesuffix(".db")
+    return records.with_name(f"{name}.search.db")
+
+
+class Index:
+    """The index of one records file."""
+
+    def __init__(self, records: Records, *, mode: Mode, busy_timeout_ms: int) -> None:
+        self.path = index_path(records.connection.path)
+        self._records = records
+        self._mode = mode
+        self._timeout = busy_timeout_ms
+        self._lock = threading.RLock()
+        """Guards the writer. Whoever wants the records' connection too takes that first."""
+        self._writer: Connection | None = None
+        self._written: tuple[int, int] | None = None
+        self._seen: tuple[int, int] | None = None
+        self._distrusted: tuple[int, int] | None = None
+        self._archive = str(records.connection.value("SELECT id FROM archive"))
+        records.connection.count_phrases("phrase_counts")
+
+    # -- reading
+
+    def attach(self, *, repair: bool) -> bool:
+        """Attach the index to the records' connection as ``search``; whether there is one to trust.
+
+        The caller holds the connection. With ``repair``, where this process may write, there always
+        is one afterwards, if need be an empty one.
+        """
+        for _ in range(3):
+            if self._attach():
+                return True
+            if self._mode == "ro" or not repair:
+                return False
+            self.replace()
+        raise KnowledgeError("corrupt", f"{self.path}: cannot be made anew")
+
+    def _attach(self) -> bool:
+        connection = self._records.connection
+        identity = _identity(self.path)
+        if identity is not None and identity == self._distrusted:
+            return False
+        try:
+            if (
+                identity is not None
+                and identity == self._seen
+                and self._trusted(connection, "search")
+            ):
+                return True
+            self.detach()
+            if identity is None:
+                return False
+            connection.attach(self.path, "search", mode="ro")
+            # A file replaced between opening it and reading it would be read with another's log.
+            if self._trusted(connection, "search") and _identity(self.path) == identity:
+                self._seen = identity
+                return True
+        except KnowledgeError as error:
+            if error.code not in _DAMAGE:
+                raise
+        self.detach()
+        return False
+
+    def distrust(self) -> None:
+        """Do without the index file that is there now: it proved damaged, and is not ours to mend."""
+        self._distrusted = _identity(self.path)
+
+    def detach(self) -> None:
+        """Let go of the index file."""
+        self._seen = None
+        self._records.connection.detach("search")
+
+    def stretches(self, *, attached: bool) -> list[Stretch]:
+        """What the index lacks, oldest first; everything where there is none."""
+        connection = self._records.connection
+        if not attached:
+            last = connection.value("SELECT max(key) FROM records")
+            return [] if last is None else [Stretch(first=0, last=last, filing=None)]
+        mark = _watermark(connection, "search")
+        rows = connection.all(
+            "SELECT number, first_key, last_key FROM filings WHERE number >= ? ORDER BY number",
+            (mark.filing,),
+        )
+        stretches = []
+        for number, first, last in rows:
+            start = max(first, mark.key + 1) if number == mark.filing else first
+            if start <= last:
+                stretches.append(Stretch(first=start, last=last, filing=number))
+        return stretches
+
+    def unindexed(self, *, attached: bool) -> int:
+        """How many records the index lacks."""
+        connection = self._records.connection
+        total = 0
+        for stretch in self.stretches(attached=attached):
+            total += connection.value(
+                "SELECT count(*) FROM records WHERE key BETWEEN ? AND ? AND (filing = ? OR ? IS NULL)",
+                (stretch.first, stretch.last, stretch.filing, stretch.filing),
+            )
+        return total
+
+    def lag(self, *, attached: bool) -> int:
+        """At least how many records the index lacks, told from the filings: a matter of microseconds."""
+        connection = self._records.connection
+        after = _watermark(connection, "search").filing if attached else 0
+        total = connection.value(
+            "SELECT coalesce(sum(records), 0) FROM filings WHERE number > ?", (after,)
+        )
+        return int(total)
+
+    def _trusted(self, connection: Connection, schema: str) -> bool:
+        """Whether the index is of this archive, this format, and this history."""
+        row = connection.one(f"SELECT archive, format FROM {schema}.state")
+        if row != (self._archive, FORMAT):
+            return False
+        mark = _watermark(connection, schema)
+        if mark.filing == 0:
+            return True
+        records = "main" if schema == "search" else "records"
+        token = connection.value(
+            f"SELECT token FROM {records}.filings WHERE number = ?", (mark.filing,)
+        )
+        return bool(token == mark.token)
+
+    # -- writing
+
+    def index_pending(self) -> int:
+        """Index everything that is filed; how many records this call indexed."""
+        self._may_write()
+        total = 0
+        failed = False
+        while True:
+            try:
+                with self._lock:
+                    done = self._batch()
+            except KnowledgeError as error:
+                if failed or error.code not in _DAMAGE:
+                    raise
+                failed = True
+                self.replace()
+                continue
+            if done is None:
+                return total
+            total += done
+
+    def rebuild(self) -> int:
+        """Throw the index away and make it anew; how many records it holds then."""
+        self._may_write()
+        self.replace(force=True)
+        return self.index_pending()
+
+    def replace(self, *, force: bool = False) -> None:
+        """Put an empty index in the place of one that is not to be trusted (or of any)."""
+        connection = self._records.connection
+        with connection.held(), self._lock:
+            self.detach()
+            self._close_writer()
+            with connection.writing():  # one process at a time
+                if not force and self._usable():
+                    return  # another process was faster
+                self._close_writer()
+                remove_file(self.path)
+                create_file(self.path)
+                self._create()
+
+    def _usable(self) -> bool:
+        try:
+            self._open_writer()
+        except KnowledgeError as error:
+            if error.code not in _DAMAGE:
+                raise
+            return False
+        return True
+
+    def _may_write(self) -> None:
+        if self._mode == "ro":
+            raise KnowledgeError("read-only", f"{self.path}: opened for reading only")
+
+    def _create(self) -> None:
+        fresh = Connection(self.path, mode="rw", busy_timeout_ms=self._timeout)
+        try:
+            fresh.all(f"PRAGMA page_size = {_PAGE_BYTES}")
+            fresh.value("PRAGMA journal_mode = WAL")
+            with fresh.writing():
+                for table in TABLES:
+                    fresh.all(
+                        f"CREATE VIRTUAL TABLE {table} USING fts5(body, names, content = '',"
+                        " contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2')"
+                    )
+                fresh.all(
+                    "CREATE TABLE state(archive TEXT NOT NULL, format TEXT NOT NULL,"
+                    " filing INTEGER NOT NULL, token INTEGER NOT NULL, key INTEGER NOT NULL)"
+                )
+                fresh.all("INSERT INTO state VALUES (?, ?, 0, 0, -1)", (self._archive, FORMAT))
+        finally:
+            fresh.close()
+
+    def _open_writer(self) -> Connection:
+        """The index's own connection, with the records attached for reading."""
+        identity = _identity(self.path)
+        if self._writer is not None and identity is not None and identity == self._written:
+            return self._writer
+        self._close_writer()
+        writer = Connection(self.path, mode="rw", busy_timeout_ms=self._timeout)
+        try:
+            writer.all("PRAGMA synchronous = NORMAL")
+            writer.attach(self._records.connection.path, "records", mode="ro")
+            self._demand_trust(writer)
+            if _identity(self.path) != identity:
+                raise KnowledgeError("corrupt", f"{self.path}: replaced while it was opened")  # noqa: TRY301
+        except BaseException:
+            writer.close()
+            raise
+        self._writer, self._written = writer, identity
+        return writer
+
+    def _demand_trust(self, writer: Connection) -> None:
+        if not self._trusted(writer, "main"):
+            raise KnowledgeError("corrupt", f"{self.path}: not the index of this archive")
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = self._written = None
+
+    def _batch(self) -> int | None:
+        """Index the next records after the watermark; ``None`` when there are none."""
+        writer = self._open_writer()
+        with writer.writing():
+            self._demand_trust(writer)
+            mark = _watermark(writer, "main")
+            rows, reached = self._next_rows(writer, mark)
+            if reached == mark:
+                return None
+            texts: dict[str, list[tuple[int, str, str]]] = {table: [] for table in TABLES}
+            for key, kind, head, event in rows:
+                folded = fold(self._records.readable(key, event, head))
+                texts[table_of(kind)].append((key, folded.body, folded.names))
+            for table, folded_rows in texts.items():
+                if folded_rows:
+                    writer.many(
+                        f"INSERT INTO {table}(rowid, body, names) VALUES (?, ?, ?)", folded_rows
+                    )
+            writer.all(
+                "UPDATE state SET filing = ?, token = ?, key = ?",
+                (reached.filing, reached.token, reached.key),
+            )
+        return len(rows)
+
+    def _next_rows(self, writer: Connection, mark: _Watermark) -> tuple[list[Row], _Watermark]:
+        rows: list[Row] = []
+        reached = mark
+        filings = writer.all(
+            "SELECT number, token, first_key, last_key FROM records.filings WHERE number >= ?"
+            f" ORDER BY number LIMIT {BATCH}",
+            (mark.filing,),
+        )
+        for number, token, first, last in filings:
+            start = max(first, mark.key + 1) if number == mark.filing else first
+            room = BATCH - len(rows)
+            found = writer.all(
+                "SELECT key, kind, head, event FROM records.records"
+                " WHERE key BETWEEN ? AND ? AND filing = ? ORDER BY key LIMIT ?",
+                (start, last, number, room),
+            )
+            rows.extend(found)
+            full = len(found) == room
+            reached = _Watermark(number, token, found[-1][0] if full else last)
+            if full:
+                break
+        return rows, reached
+
+    def close(self) -> None:
+        """Close the index's own connection."""
+        with self._lock:
+            self._close_writer()
+
+
+def _watermark(connection: Connection, schema: str) -> _Watermark:
+    row = connection.one(f"SELECT filing, token, key FROM {schema}.state")
+    if row is None:
+        raise KnowledgeError("corrupt", f"{connection.path}: the index has no watermark")
+    return _Watermark(*row)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino

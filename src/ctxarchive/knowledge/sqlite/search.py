@@ -1,0 +1,276 @@
+"""One question against the records: all words, then any of them, then substrings.
+
+Candidates come from the index, and from a scan of what the index does not hold yet; a record is
+judged by the same terms on both ways. ``bm25()`` is never called: it walks every row that holds a
+word, whatever the scope.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ctxarchive.errors import KnowledgeError
+from ctxarchive.knowledge.folding import fold, plain
+from ctxarchive.knowledge.query import Document, ParsedQuery, Term, locate, parse, snippet
+from ctxarchive.knowledge.ranking import Candidate, exactness, rank
+from ctxarchive.knowledge.records import Record
+from ctxarchive.knowledge.sqlite.connection import Row
+from ctxarchive.knowledge.sqlite.index import TABLES, Index, Stretch
+from ctxarchive.knowledge.sqlite.records import COLUMNS, KeyRange, Records, conditions
+from ctxarchive.knowledge.store import Hit, SearchAnswer, SearchRequest, Tier
+
+STRICT_CANDIDATES: Final = 200
+"""The newest so many records of a range that hold every term are ranked."""
+LOOSE_CANDIDATES: Final = 100
+"""The newest so many records of a range that hold a term, for each term."""
+SCANNED_RECORDS: Final = 50_000
+"""A substring scan goes no further back than this, in records."""
+SCAN_SECONDS: Final = 1.0
+"""Nor does it take longer than this."""
+_SCAN_STEP: Final = 1_000
+
+
+@dataclass(slots=True)
+class _Question:
+    """One search under way."""
+
+    request: SearchRequest
+    parsed: ParsedQuery
+    ranges: list[KeyRange]
+    attached: bool
+    """Whether there is an index to ask."""
+    scanned: list[tuple[Candidate, tuple[int, ...]]] = field(default_factory=list)
+    """What is not indexed and holds any of the words: counted by loose terms, and by strict ones."""
+    tried: list[str] = field(default_factory=list)
+
+
+class Searcher:
+    """Answers questions over one archive."""
+
+    def __init__(self, records: Records, index: Index) -> None:
+        self._records = records
+        self._index = index
+
+    def search(self, request: SearchRequest) -> SearchAnswer:
+        """See ``KnowledgeBase.search``."""
+        parsed = parse(request.query)
+        connection = self._records.connection
+        with connection.held():
+            attached = self._index.attach(repair=True)
+            with connection.reading():
+                ranges = self._records.ranges(request.scope)
+                question = _Question(request, parsed, ranges, attached)
+                tier, hits = self._answer(question)
+        return SearchAnswer(
+            query=request.query, tier=tier, hits=tuple(hits), tried=tuple(question.tried)
+        )
+
+    def _answer(self, question: _Question) -> tuple[Tier, list[Hit]]:
+        parsed = question.parsed
+        if not parsed.needles and not parsed.terms:
+            question.tried.append("nothing: the query is empty")
+            return "none", []
+        if not question.ranges or question.request.limit <= 0:
+            question.tried.append("nothing: the scope is empty")
+            return "none", []
+        if parsed.terms:
+            question.scanned = list(self._scan(question))
+            question.tried.append(f"strict: all of {len(parsed.terms)}")
+            if hits := self._hits(question, self._strict(question)):
+                return "strict", hits
+            if len(parsed.loose) > 1:
+                question.tried.append(f"any: one or more of {len(parsed.loose)}")
+                if hits := self._hits(question, self._any(question)):
+                    return "any", hits
+        hits = self._substrings(question)
+        return ("substring" if hits else "none"), hits
+
+    # -- candidates
+
+    def _strict(self, question: _Question) -> list[tuple[float, Candidate]]:
+        terms = question.parsed.terms
+        found: dict[int, Candidate] = {}
+        for row in self._match(question, question.parsed.expression(), STRICT_CANDIDATES):
+            candidate = _candidate(row, terms)
+            if all(candidate.counts):
+                found[candidate.key] = candidate
+        for scanned, counts in question.scanned:
+            if all(counts):
+                found[scanned.key] = Candidate(
+                    key=scanned.key, kind=scanned.kind, counts=counts, length=scanned.length
+                )
+        return rank(list(found.values()), [len(found)] * len(terms))
+
+    def _any(self, question: _Question) -> list[tuple[float, Candidate]]:
+        terms = question.parsed.loose
+        counts: dict[int, list[int]] = {}
+        about: dict[int, Candidate] = {}
+        for place, term in enumerate(terms):
+            for row in self._match(question, term.expression(), LOOSE_CANDIDATES):
+                candidate = _candidate(row, (term,))
+                if candidate.counts[0]:
+                    about[candidate.key] = candidate
+                    counts.setdefault(candidate.key, [0] * len(terms))[place] = candidate.counts[0]
+        for scanned, _ in question.scanned:
+            about[scanned.key] = scanned
+            counts[scanned.key] = list(scanned.counts)
+        candidates = [
+            Candidate(key=key, kind=each.kind, counts=tuple(counts[key]), length=each.length)
+            for key, each in about.items()
+        ]
+        frequency = [
+            sum(1 for each in candidates if each.counts[place]) for place in range(len(terms))
+        ]
+        return rank(candidates, frequency)
+
+    def _match(self, question: _Question, expression: str, most: int) -> Iterator[Row]:
+        """Newest rows of the index that match: key, kind, counts of phrases."""
+        if not question.attached:
+            return
+        for keys in question.ranges:
+            condition, bindings = conditions(question.request.scope, keys, table="r")
+            for table in TABLES:
+                yield from self._records.connection.all(
+                    f"SELECT r.key, r.kind, phrase_counts({table})"
+                    f" FROM search.{table} CROSS JOIN main.records AS r ON r.key = {table}.rowid"
+                    f" WHERE {table} MATCH :expression AND {table}.rowid BETWEEN :first AND :last"
+                    f" AND {condition} ORDER BY {table}.rowid DESC LIMIT {most}",
+                    {**bindings, "expression": expression},
+                )
+
+    def _scan(self, question: _Question) -> Iterator[tuple[Candidate, tuple[int, ...]]]:
+        """What the index does not hold, judged by the terms themselves."""
+        parsed = question.parsed
+        for stretch in self._index.stretches(attached=question.attached):
+            for key, kind, head, event in self._unindexed(question, stretch):
+                document = Document(fold(self._records.readable(key, event, head)))
+                counts = tuple(term.count(document) for term in parsed.loose)
+                if any(counts):
+                    candidate = Candidate(key=key, kind=kind, counts=counts, length=document.length)
+                    yield candidate, tuple(term.count(document) for term in parsed.terms)
+
+    def _unindexed(self, question: _Question, stretch: Stretch) -> Iterator[Row]:
+        for keys in question.ranges:
+            first, last = max(keys.first, stretch.first), min(keys.last, stretch.last)
+            if first > last:
+                continue
+            within = KeyRange(first=first, last=last, layers=keys.layers)
+            condition, bindings = conditions(question.request.scope, within)
+            yield from self._records.connection.all(
+                f"SELECT key, kind, head, event FROM main.records WHERE {condition}"
+                " AND (:filing IS NULL OR filing = :filing)",
+                {**bindings, "filing": stretch.filing},
+            )
+
+    # -- hits
+
+    def _hits(self, question: _Question, ranked: Iterable[tuple[float, Candidate]]) -> list[Hit]:
+        """The best candidates that hold every quoted phrase, exact ones first."""
+        parsed = question.parsed
+        limit = question.request.limit
+        hits: list[Hit] = []
+        for score, candidate in ranked:
+            record = self._record(candidate.key)
+            text = plain(record.text)
+            if all(phrase in text for phrase in parsed.phrases):
+                factor = exactness(text, parsed.needles)
+                hits.append(_hit(record, parsed, score * factor))
+            if len(hits) >= 2 * limit + 5:
+                break
+        hits.sort(key=lambda hit: -hit.score)
+        return hits[:limit]
+
+    def _record(self, key: int) -> Record:
+        """A record for showing; of one that cannot be rendered, its JSON as it stands."""
+        row = self._records.connection.one(
+            f"SELECT {COLUMNS} FROM main.records WHERE key = ?", (key,)
+        )
+        if row is None:
+            raise KnowledgeError("corrupt", f"{self._index.path}: holds a record that is not filed")
+        return self._records.record(row, lenient=True)
+
+    def _substrings(self, question: _Question) -> list[Hit]:
+        """The newest records whose text holds every chunk of the query, words or not."""
+        parsed = question.parsed
+        hits: list[Hit] = []
+        looked = 0
+        stop = time.monotonic() + SCAN_SECONDS
+        for rows, passed in self._steps(question):
+            looked += passed
+            for key, head, event in rows:
+                text = plain(self._records.readable(key, event, head))
+                if all(needle in text for needle in parsed.needles):
+                    record = self._record(key)
+                    hits.append(_hit(record, parsed, exactness(text, parsed.needles)))
+            done = len(hits) >= question.request.limit
+            if done or looked >= SCANNED_RECORDS or time.monotonic() > stop:
+                break
+        question.tried.append(f"substring: the newest {looked} records of the scope")
+        return hits[: question.request.limit]
+
+    def _steps(self, question: _Question) -> Iterator[tuple[list[Row], int]]:
+        """The scope newest first, in steps: rows that may hold the query, and how many passed."""
+        connection = self._records.connection
+        filters, anchors = _anchor_conditions(question.parsed.anchors)
+        for keys in reversed(question.ranges):
+            last = keys.last
+            while last >= keys.first:
+                lowest, passed = connection.all(
+                    "SELECT min(key), count(*) FROM (SELECT key FROM main.records"
+                    f" WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT {_SCAN_STEP})",
+                    (keys.first, last),
+                )[0]
+                if not passed:
+                    break
+                step = KeyRange(first=lowest, last=last, layers=keys.layers)
+                condition, bindings = conditions(question.request.scope, step)
+                yield (
+                    connection.all(
+                        f"SELECT key, head, event FROM main.records WHERE {condition}{filters}"
+                        " ORDER BY key DESC",
+                        {**bindings, **anchors},
+                    ),
+                    passed,
+                )
+                last = lowest - 1
+
+
+def _anchor_conditions(anchors: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """A cheap condition that whatever holds the query fulfils; JSON may spell letters as escapes."""
+    named = {f"anchor{place}": f"%{anchor}%" for place, anchor in enumerate(anchors[:8]) if anchor}
+    tests = [
+        f" AND (event LIKE :{name} OR head LIKE :{name} OR instr(event, '\\u00'))" for name in named
+    ]
+    return "".join(tests), named
+
+
+def _candidate(row: Row, terms: Sequence[Term]) -> Candidate:
+    key, kind, packed = row
+    counts = []
+    place = 0
+    for term in terms:
+        counts.append(term.tally(packed[place : place + term.phrases]))
+        place += term.phrases
+    return Candidate(
+        key=key, kind=kind, counts=tuple(counts), length=int.from_bytes(packed[-4:], "big")
+    )
+
+
+def _hit(record: Record, parsed: ParsedQuery, score: float) -> Hit:
+    offset = locate(record.text, parsed)
+    return Hit(
+        session=record.session,
+        seq=record.seq,
+        layer=record.layer,
+        kind=record.kind,
+        role=record.role,
+        name=record.name,
+        time=record.time,
+        chars=len(record.text),
+        score=score,
+        snippet=snippet(record.text, offset),
+        offset=offset,
+    )

@@ -1,0 +1,179 @@
+"""The knowledge base over two SQLite files. It only puts the parts together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from ctxarchive.errors import KnowledgeError
+from ctxarchive.knowledge.records import Layer, Record, Renderer
+from ctxarchive.knowledge.sqlite.connection import Connection, Mode
+from ctxarchive.knowledge.sqlite.index import Index
+from ctxarchive.knowledge.sqlite.records import Records
+from ctxarchive.knowledge.sqlite.schema import open_records
+from ctxarchive.knowledge.sqlite.search import Searcher
+from ctxarchive.knowledge.sqlite.verify import verify
+from ctxarchive.knowledge.store import (
+    Finding,
+    KnowledgeBase,
+    LayerInfo,
+    PutResult,
+    Scope,
+    SearchAnswer,
+    SearchRequest,
+    SessionInfo,
+    Stats,
+)
+
+UNINDEXED_SCAN: Final = 2_000
+"""A search scans so many records that are not indexed; where there are more, it indexes first."""
+
+
+class SqliteKnowledgeBase(KnowledgeBase):
+    """Records in ``A.db``, their index in ``A.search.db``. Made by ``open``.
+
+    It may be used from several threads and by several processes at once.
+    """
+
+    def __init__(
+        self, connection: Connection, *, render: Renderer, mode: Mode, busy_timeout_ms: int
+    ) -> None:
+        self.path = connection.path
+        self._connection = connection
+        self._mode = mode
+        self._records = Records(connection, render)
+        self._index = Index(self._records, mode=mode, busy_timeout_ms=busy_timeout_ms)
+        self._searcher = Searcher(self._records, self._index)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        render: Renderer,
+        mode: Mode = "rw",
+        create: bool = True,
+        busy_timeout_ms: int = 5_000,
+    ) -> Self:
+        """Open an archive; a new one is made, for its owner only, where the mode allows it.
+
+        Args:
+            path: the records file; the index lies beside it as ``<name>.search.db``.
+            render: makes a record's text of its JSON and head.
+            mode: ``ro`` never writes, not even the index.
+            create: whether to make an archive where there is none.
+            busy_timeout_ms: how long to wait for another writer.
+
+        Raises:
+            KnowledgeError: ``missing``, ``foreign`` (the file is then left as it was), ``newer``,
+                ``read-only``, ``locked``, ``corrupt``, ``storage``.
+        """
+        connection = open_records(
+            Path(path), mode=mode, create=create, busy_timeout_ms=busy_timeout_ms
+        )
+        try:
+            return cls(connection, render=render, mode=mode, busy_timeout_ms=busy_timeout_ms)
+        except BaseException:
+            connection.close()
+            raise
+
+    def put(self, records: Iterable[Record]) -> PutResult:  # noqa: D102 - the contract says it
+        self._may_write()
+        return self._records.put(records)
+
+    def register(  # noqa: D102
+        self,
+        session: str,
+        *,
+        title: str | None = None,
+        parent: str | None = None,
+        inherited_seq: int | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._may_write()
+        self._records.register(
+            session, title=title, parent=parent, inherited_seq=inherited_seq, meta=meta
+        )
+
+    def get(self, session: str, seq: int) -> Record | None:  # noqa: D102
+        return self._records.get(session, seq)
+
+    def range(self, scope: Scope, limit: int) -> tuple[Record, ...]:  # noqa: D102
+        return self._records.range(scope, limit)
+
+    def archived(self, session: str) -> Mapping[int, Layer]:  # noqa: D102
+        return self._records.archived(session)
+
+    def missing(self, session: str, seqs: Sequence[int]) -> list[int]:  # noqa: D102
+        return self._records.missing(session, seqs)
+
+    def layers(self, session: str) -> Mapping[Layer, LayerInfo]:  # noqa: D102
+        return self._records.layers(session)
+
+    def search(self, request: SearchRequest) -> SearchAnswer:  # noqa: D102
+        if self._mode == "rw" and self._lag() > UNINDEXED_SCAN:
+            self._index.index_pending()
+        try:
+            return self._searcher.search(request)
+        except KnowledgeError as error:
+            if error.code != "corrupt":
+                raise
+            # Damage met in the index is repaired or gone around; in the records it is met again.
+            if self._mode == "rw":
+                self._index.rebuild()
+            else:
+                self._index.distrust()
+            return self._searcher.search(request)
+
+    def index_pending(self) -> int:  # noqa: D102
+        return self._index.index_pending()
+
+    def sessions(self) -> tuple[SessionInfo, ...]:  # noqa: D102
+        return self._records.sessions()
+
+    def stats(self) -> Stats:  # noqa: D102
+        with self._connection.held():
+            attached = self._index.attach(repair=False)
+            records, chars = self._connection.all(
+                "SELECT coalesce(sum(records), 0), coalesce(sum(chars), 0) FROM tallies"
+            )[0]
+            return Stats(
+                records=records,
+                sessions=self._connection.value("SELECT count(*) FROM sessions"),
+                chars=chars,
+                record_bytes=_bytes(self.path),
+                index_bytes=_bytes(self._index.path),
+                schema_version=self._connection.value("PRAGMA main.user_version"),
+                unindexed=self._index.unindexed(attached=attached),
+            )
+
+    def verify(self) -> list[Finding]:  # noqa: D102
+        return verify(self._records, self._index)
+
+    def rebuild(self) -> int:  # noqa: D102
+        return self._index.rebuild()
+
+    def close(self) -> None:  # noqa: D102
+        self._index.close()
+        self._connection.close()
+
+    def _lag(self) -> int:
+        with self._connection.held():
+            return self._index.lag(attached=self._index.attach(repair=True))
+
+    def _may_write(self) -> None:
+        if self._mode == "ro":
+            raise KnowledgeError("read-only", f"{self.path}: opened for reading only")
+
+
+def _bytes(path: Path) -> int:
+    """Bytes of a database on disk, with its write-ahead log."""
+    total = 0
+    for name in (path, Path(f"{path}-wal")):
+        try:
+            total += name.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total

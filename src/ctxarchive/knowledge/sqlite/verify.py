@@ -1,0 +1,195 @@
+"""Everything that is stored, checked against itself. It reports and repairs nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from ctxarchive.errors import KnowledgeError
+from ctxarchive.knowledge.folding import fold
+from ctxarchive.knowledge.records import KINDS, LAYERS, SEQ_LIMIT
+from ctxarchive.knowledge.sqlite.connection import Row, unpack
+from ctxarchive.knowledge.sqlite.index import TABLES, Index, table_of
+from ctxarchive.knowledge.sqlite.records import Records
+from ctxarchive.knowledge.store import Finding
+
+_STEP: Final = 500
+_MOST_LINES: Final = 100
+
+
+def verify(records: Records, index: Index) -> list[Finding]:
+    """Check both files.
+
+    Codes: ``records-damaged`` and ``index-damaged`` (SQLite's own check), ``session`` (records of
+    an unknown session), ``tally`` (a count is wrong), ``filing`` (a filing lacks records), ``json``
+    and ``text`` (a record cannot be read as it was filed),
+    ``unindexed``, ``stray`` and ``stale`` (a record that the index lacks, has too much, or holds
+    with another text).
+    """
+    findings: list[Finding] = []
+    with records.connection.held():
+        attached = False
+        try:
+            findings.extend(_integrity(records, "main", "records-damaged"))
+            attached = index.attach(repair=False)
+            if attached:
+                findings.extend(_integrity(records, "search", "index-damaged"))
+            elif index.path.exists():
+                findings.append(
+                    Finding(code="index-damaged", message=f"{index.path}: not to be trusted")
+                )
+            with records.connection.reading():
+                findings.extend(_counts(records))
+                if attached:
+                    findings.extend(_strays(records, index))
+                findings.extend(_each_record(records, index, attached=attached))
+        except KnowledgeError as error:
+            if error.code != "corrupt":
+                raise
+            findings.append(Finding(code="records-damaged", message=str(error)))
+    return findings
+
+
+def _integrity(records: Records, schema: str, code: str) -> Iterator[Finding]:
+    rows = records.connection.all(f"PRAGMA {schema}.integrity_check({_MOST_LINES})")
+    for (line,) in rows:
+        if line != "ok":
+            yield Finding(code=code, message=" ".join(str(line).split()))
+
+
+def _counts(records: Records) -> Iterator[Finding]:
+    connection = records.connection
+    for (ordinal,) in connection.all(
+        "SELECT DISTINCT key >> 32 FROM records EXCEPT SELECT ordinal FROM sessions"
+    ):
+        yield Finding(code="session", message=f"records of a session {ordinal} that is not known")
+    counted = (
+        "SELECT key >> 32, layer, count(*), sum(chars), min(key & 4294967295),"
+        " max(key & 4294967295), min(time), max(time) FROM records GROUP BY 1, 2"
+    )
+    for first, second in ((counted, "tallies"), ("SELECT * FROM tallies", f"({counted})")):
+        for row in connection.all(f"SELECT * FROM ({first} EXCEPT SELECT * FROM {second})"):
+            yield Finding(
+                code="tally",
+                message=f"layer {row[1]}: {row[2]} records counted otherwise than stored",
+                session=records.session(row[0]),
+            )
+    for number, noted, held in connection.all(
+        "SELECT f.number, f.records, count(r.key) FROM filings f LEFT JOIN records r"
+        " ON r.key BETWEEN f.first_key AND f.last_key AND r.filing = f.number"
+        " GROUP BY f.number HAVING f.records <> count(r.key)"
+    ):
+        yield Finding(code="filing", message=f"filing {number}: {held} of {noted} records")
+
+
+def _strays(records: Records, index: Index) -> Iterator[Finding]:
+    """What the index holds and the records do not, or in another table."""
+    for table in TABLES:
+        kinds = ", ".join(f"'{kind}'" for kind in KINDS if table_of(kind) == table)
+        rows = records.connection.all(
+            f"SELECT id FROM search.{table}_docsize EXCEPT"
+            f" SELECT key FROM main.records WHERE kind IN ({kinds})"
+        )
+        for (key,) in rows:
+            yield Finding(
+                code="stray",
+                message=f"{index.path}: {table} holds seq {key & SEQ_LIMIT - 1} of session"
+                f" {key >> 32}, which is not filed so",
+            )
+
+
+def _each_record(records: Records, index: Index, *, attached: bool) -> Iterator[Finding]:
+    waiting = index.stretches(attached=attached)
+    pending = {(stretch.filing, stretch.first, stretch.last) for stretch in waiting}
+    key = -1
+    while True:
+        rows = records.connection.all(
+            "SELECT key, kind, layer, chars, filing, head, event FROM main.records"
+            f" WHERE key > ? ORDER BY key LIMIT {_STEP}",
+            (key,),
+        )
+        if not rows:
+            return
+        sizes = _sizes(records, rows) if attached else {}
+        for row in rows:
+            key = row[0]
+            yield from _one(records, row)
+            if attached and not any(
+                filing == row[4] and first <= key <= last for filing, first, last in pending
+            ):
+                yield from _indexed(records, index, row, sizes)
+
+
+def _one(records: Records, row: Row) -> Iterator[Finding]:
+    key, kind, layer, chars, _, head, event = row
+    session, seq = records.session(key >> 32), key & SEQ_LIMIT - 1
+    if kind not in KINDS or layer not in LAYERS:
+        yield Finding(
+            code="record", message=f"kind {kind!r}, layer {layer!r}", session=session, seq=seq
+        )
+    try:
+        json.loads(unpack(event))
+    except ValueError as error:
+        yield Finding(code="json", message=f"not JSON: {error}", session=session, seq=seq)
+        return
+    try:
+        text = records.text(key, event, head)
+    except KnowledgeError as error:
+        yield Finding(code="text", message=str(error), session=session, seq=seq)
+        return
+    if len(text) != chars:
+        yield Finding(
+            code="text",
+            message=f"renders to {len(text)} characters, {chars} were filed",
+            session=session,
+            seq=seq,
+        )
+
+
+def _sizes(records: Records, rows: list[Row]) -> dict[tuple[str, int], int]:
+    """How many words the index holds of each record between the first and the last of ``rows``."""
+    return {
+        (table, key): _varints(sizes)
+        for table in TABLES
+        for key, sizes in records.connection.all(
+            f"SELECT id, sz FROM search.{table}_docsize WHERE id BETWEEN ? AND ?",
+            (rows[0][0], rows[-1][0]),
+        )
+    }
+
+
+def _varints(sizes: bytes) -> int:
+    """The sum of SQLite's variable-length integers, one a column (https://sqlite.org/fileformat2.html)."""
+    total = value = 0
+    for byte in sizes:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            total += value
+            value = 0
+    return total
+
+
+def _indexed(
+    records: Records, index: Index, row: Row, sizes: dict[tuple[str, int], int]
+) -> Iterator[Finding]:
+    key, kind, _, _, _, head, event = row
+    session, seq = records.session(key >> 32), key & SEQ_LIMIT - 1
+    held = sizes.get((table_of(kind), key))
+    if held is None:
+        yield Finding(
+            code="unindexed",
+            message=f"{index.path}: lacks a record below its watermark",
+            session=session,
+            seq=seq,
+        )
+        return
+    folded = fold(records.readable(key, event, head))
+    words = len(folded.body.split()) + len(folded.names.split())
+    if held != words:
+        yield Finding(
+            code="stale",
+            message=f"{index.path}: holds {held} words of a record of {words}",
+            session=session,
+            seq=seq,
+        )

@@ -1,0 +1,235 @@
+"""The contract of a knowledge base, and the values that pass over it.
+
+An abstract class and frozen values: what a store promises, never how. Nothing above this room knows
+which database keeps the records.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from ctxarchive.knowledge.records import Kind, Layer, Record, SourceRef
+
+Tier = Literal["strict", "any", "substring", "none"]
+"""Which way of matching gave the hits: all words, any of the words, substrings, or nothing did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerInfo:
+    """What one layer of a session holds."""
+
+    records: int
+    first_seq: int
+    last_seq: int
+    chars: int
+    """Code points of text in all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """One session of the archive."""
+
+    session: str
+    title: str | None = None
+    records: Mapping[Layer, int]
+    """Records by layer; a layer without records is absent."""
+    first_seq: int | None = None
+    last_seq: int | None = None
+    first_time: int | None = None
+    """Milliseconds since the epoch of the earliest record that has a time."""
+    last_time: int | None = None
+    parent: str | None = None
+    """The session that this one was seeded from."""
+    inherited_seq: int | None = None
+    """The last seq of ``parent`` that this session inherited."""
+    opened: int
+    """When the session was first registered here, milliseconds since the epoch."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutResult:
+    """What one ``put`` did."""
+
+    added: Mapping[Layer, int]
+    """New records by layer; a layer without any is absent."""
+    already: int
+    """Records that were there before with the same content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which records may answer. Every bound is exclusive."""
+
+    sources: tuple[SourceRef, ...] | None = None
+    """``None`` for the whole archive; an empty tuple for nothing at all."""
+    after_seq: int | None = None
+    before_seq: int | None = None
+    after_time: int | None = None
+    """Milliseconds since the epoch. With a bound of time, records without a time are outside."""
+    before_time: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """One question."""
+
+    query: str
+    """Any text. Quoted parts are phrases, ``word*`` is a prefix, everything else is words."""
+    scope: Scope = field(default_factory=Scope)
+    limit: int = 5
+    """At most so many hits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One record that answers."""
+
+    session: str
+    seq: int
+    layer: Layer
+    kind: Kind
+    role: str
+    name: str | None
+    time: int | None
+    chars: int
+    """Code points of the record's whole text."""
+    score: float
+    """Higher is better; comparable within one answer only."""
+    snippet: str
+    """About 200 code points around the match, white space collapsed."""
+    offset: int
+    """Where in the record's text the match starts, in code points; 0 where that is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchAnswer:
+    """The hits of one question, and how they were found."""
+
+    query: str
+    tier: Tier
+    hits: tuple[Hit, ...]
+    tried: tuple[str, ...]
+    """One short line for each way of matching that was tried, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """The size of an archive."""
+
+    records: int
+    sessions: int
+    chars: int
+    """Code points of text in all."""
+    record_bytes: int
+    """Bytes on disk of the records, write-ahead log included."""
+    index_bytes: int
+    """Bytes on disk of the search index; 0 where there is none yet."""
+    schema_version: int
+    unindexed: int
+    """Records that the index does not hold yet; a search scans them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that ``verify`` found wrong."""
+
+    code: str
+    message: str
+    session: str | None = None
+    seq: int | None = None
+
+
+class KnowledgeBase(ABC):
+    """A place where records are kept for ever and can be found.
+
+    Every method raises ``KnowledgeError`` and nothing else for what the store cannot do.
+    """
+
+    @abstractmethod
+    def put(self, records: Iterable[Record]) -> PutResult:
+        """File records in one durable transaction; sessions not known yet are registered.
+
+        Raises:
+            KnowledgeError: ``conflict``, when other content is filed under the key of one of
+                them; then nothing of this call is written.
+        """
+
+    @abstractmethod
+    def register(
+        self,
+        session: str,
+        *,
+        title: str | None = None,
+        parent: str | None = None,
+        inherited_seq: int | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a session known. Idempotent: what is given anew replaces, what is not given stays.
+
+        Raises:
+            KnowledgeError: ``conflict``, when the session has another parent already.
+        """
+
+    @abstractmethod
+    def get(self, session: str, seq: int) -> Record | None:
+        """The record under a key, or ``None``."""
+
+    @abstractmethod
+    def range(self, scope: Scope, limit: int) -> tuple[Record, ...]:
+        """The first ``limit`` records of a scope, by session in order of registration, then seq."""
+
+    @abstractmethod
+    def archived(self, session: str) -> Mapping[int, Layer]:
+        """The seqs of a session that are filed, ascending, with the layer of each."""
+
+    @abstractmethod
+    def missing(self, session: str, seqs: Sequence[int]) -> list[int]:
+        """Those of ``seqs`` that are not filed, in the order given; costs by ``seqs`` alone."""
+
+    @abstractmethod
+    def layers(self, session: str) -> Mapping[Layer, LayerInfo]:
+        """What each layer of a session holds; a layer without records is absent."""
+
+    @abstractmethod
+    def search(self, request: SearchRequest) -> SearchAnswer:
+        """Find records. No text of a query raises."""
+
+    @abstractmethod
+    def index_pending(self) -> int:
+        """Index what is filed and not indexed yet; the number of records that this call indexed."""
+
+    @abstractmethod
+    def sessions(self) -> tuple[SessionInfo, ...]:
+        """Every session, in order of registration."""
+
+    @abstractmethod
+    def stats(self) -> Stats:
+        """The size of the archive."""
+
+    @abstractmethod
+    def verify(self) -> list[Finding]:
+        """Check everything that is stored against itself; empty when all is well."""
+
+    @abstractmethod
+    def rebuild(self) -> int:
+        """Make the search index anew from the records; how many it holds then."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the files. Closing twice is no error."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
