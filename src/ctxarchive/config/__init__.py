@@ -1,1 +1,1 @@
-"""."""
+"""Settings: a file, resolved in named steps to frozen values."""

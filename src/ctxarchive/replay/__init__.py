@@ -1,1 +1,1 @@
-"""."""
+"""A log lived again under a policy, to see what its agent would have kept."""

@@ -1,0 +1,64 @@
+"""What ``ctxarchive.toml`` may say. Unknown keys and contradictions are refused at load."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ctxarchive.archive.settings import TranscriptConfig
+from ctxarchive.compaction.policy import CompactionPolicy
+from ctxarchive.errors import ConfigError
+
+
+class Settings(BaseModel):
+    """All settings, each with its default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    backend: Literal["archive", "basic"] = "archive"
+    """Whether what disappears is kept and pointed to, or only summarized."""
+    estimator: Literal["tiktoken", "characters"] = "tiktoken"
+    """How tokens are counted."""
+    compaction: CompactionPolicy = CompactionPolicy()
+    """When to compact and how far."""
+    transcript: TranscriptConfig = TranscriptConfig()
+    """How much a checkpoint shows."""
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """The settings of a file, or the defaults where there is none.
+
+    Raises:
+        ConfigError: naming the file and the first key that is wrong.
+    """
+    if path is None:
+        return Settings()
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+    return parse_settings(values, where=str(path))
+
+
+def parse_settings(values: dict[str, Any], *, where: str) -> Settings:
+    """Settings from nested values.
+
+    Args:
+        values: sections and keys as in the file.
+        where: how an error names their place.
+
+    Raises:
+        ConfigError: naming the first key that is wrong.
+    """
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        reason = "unknown key" if first["type"] == "extra_forbidden" else first["msg"]
+        raise ConfigError(f"{where}: {key}: {reason}" if key else f"{where}: {reason}") from None

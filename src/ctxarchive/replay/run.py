@@ -1,0 +1,375 @@
+"""Replays one log, event by event, and compacts where asked.
+
+Deterministic: the same log under the same settings gives the same session, byte for byte, in a
+session id of its own, so that replays under other settings never meet it in an archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from ctxarchive.archive.engine import ArchiveCompactionEngine
+from ctxarchive.archive.format import (
+    ParsedEntry,
+    Pointer,
+    parse_additions,
+    source_argument,
+)
+from ctxarchive.compaction.basic import BasicCompactionEngine
+from ctxarchive.compaction.checkpoint import parse_frame
+from ctxarchive.compaction.engine import Routing, StageReport
+from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
+from ctxarchive.config.settings import Settings
+from ctxarchive.errors import CompactionError, ManualCompactionError, SummaryError
+from ctxarchive.importers.log import Entry, ImportedLog, RecordedCompaction
+from ctxarchive.importers.playback import Playback
+from ctxarchive.knowledge.records import LAYERS
+from ctxarchive.knowledge.store import KnowledgeBase
+from ctxarchive.metering.meter import TokenMeter
+from ctxarchive.metering.tokenizers import estimator
+from ctxarchive.session.events import CompactionSummary, UserMessage, dump_json
+from ctxarchive.session.log import Session
+from ctxarchive.session.messages import joined_text
+from ctxarchive.session.pairing import open_calls
+
+DEFAULT_WINDOW = 200_000
+"""Tokens assumed where a log's model is not known."""
+
+When = Literal["pressure", "recorded", "end"]
+SummarizerName = Literal["extractive", "recorded"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySettings:
+    """How a log is replayed."""
+
+    at: When = "pressure"
+    """Where to compact: on pressure, where the log's harness did, or once at the end."""
+    summarizer: SummarizerName = "extractive"
+    window: int | None = None
+    """Context window in tokens; the log's own, else 200,000, where ``None``."""
+    settings: Settings = field(default_factory=Settings)
+
+    def fingerprint(self, window: int) -> str:
+        """Eight hex digits that name everything that could change the replayed session."""
+        values = {
+            "at": self.at,
+            "summarizer": self.summarizer,
+            "window": window,
+            "settings": self.settings.model_dump(mode="json"),
+        }
+        return hashlib.blake2b(dump_json(values).encode(), digest_size=4).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedCompaction:
+    """One compaction of a replay, with what it filed, shows and took."""
+
+    compaction_id: str
+    trigger: str
+    """``pressure``, ``recorded`` or ``end``."""
+    shadowed_seqs: tuple[int, ...]
+    shadowed_tokens: int
+    checkpoint_seq: int
+    checkpoint_tokens: int
+    checkpoint: str
+    """The full text the model sees."""
+    summary: str
+    """The summarizer's part alone."""
+    archived: dict[str, int]
+    """Records filed by layer, and those that were there before."""
+    pointers: tuple[Pointer, ...]
+    seconds: dict[str, float]
+    """Wall time of ``file``, ``summarize``, ``build`` and ``total``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What came of replaying a log."""
+
+    log: ImportedLog
+    session: Session
+    window: int
+    tokens_before: int
+    """What the model would see had nothing been compacted."""
+    tokens_after: int
+    compactions: tuple[ReplayedCompaction, ...]
+    warnings: tuple[str, ...]
+
+
+class _Agent:
+    """The log's agent: idle whenever nobody plays it an event."""
+
+    def __init__(self, session: Session, options: Routing) -> None:
+        self.session = session
+        self.options = options
+
+    async def run_maintenance(self, task: Callable[[], Awaitable[T]]) -> T:
+        """Run ``task``: nothing else can happen meanwhile."""
+        return await task()
+
+
+class RecordedSummarizer:
+    """Gives the summary that the log holds for the compaction at hand."""
+
+    def __init__(self) -> None:
+        self.current: RecordedCompaction | None = None
+
+    async def summarize(self, input: SummaryInput) -> Summary:
+        """The recorded summary.
+
+        Raises:
+            SummaryError: ``missing``, where the log holds none.
+        """
+        if self.current is None or not self.current.summary:
+            raise SummaryError("missing", f"no recorded summary for {input.compaction_id}")
+        return Summary(text=self.current.summary, summarizer="recorded", provider="recorded")
+
+
+class Replayer:
+    """Replays one log into a session of its own.
+
+    Args:
+        log: what to replay.
+        settings: how.
+        knowledge: where spans are filed; unused by the basic backend.
+    """
+
+    def __init__(
+        self, log: ImportedLog, settings: ReplaySettings, knowledge: KnowledgeBase | None
+    ) -> None:
+        self.log = log
+        self.window = settings.window or log.context_window or DEFAULT_WINDOW
+        self.session_id = f"{log.session_id}~{settings.fingerprint(self.window)}"
+        self._at = settings.at
+        self._playback = Playback(log, session_id=self.session_id)
+        # The log's own usage counts are of a history that this replay does not have.
+        self._meter = TokenMeter(estimator(settings.settings.estimator), trust_usage=False)
+        self._recorded = RecordedSummarizer()
+        self._stages: dict[str, list[StageReport]] = {}
+        recorded: Summarizer | None = self._recorded if settings.summarizer == "recorded" else None
+        self._engine = self._make_engine(settings.settings, knowledge, recorded)
+        options = Routing(
+            provider=log.provider or "", model=log.model or "", context_window=self.window
+        )
+        self._agent = _Agent(self._playback.session, options)
+        self._done: list[ReplayedCompaction] = []
+        self._warnings = list(log.warnings)
+
+    def _make_engine(
+        self, settings: Settings, knowledge: KnowledgeBase | None, summarizer: Summarizer | None
+    ) -> BasicCompactionEngine:
+        if settings.backend == "basic" or knowledge is None:
+            return BasicCompactionEngine(
+                summarizer, policy=settings.compaction, meter=self._meter, observer=self._observe
+            )
+        return ArchiveCompactionEngine(
+            knowledge,
+            transcript=settings.transcript,
+            index="later",
+            summarizer=summarizer,
+            policy=settings.compaction,
+            meter=self._meter,
+            observer=self._observe,
+        )
+
+    async def run(self, progress: Callable[[int], None] | None = None) -> Replay:
+        """Replay the whole log.
+
+        Args:
+            progress: told how many of the log's items are done.
+
+        Raises:
+            LogFormatError: for a log that contradicts itself.
+            CompactionError: when a compaction that was asked for failed.
+        """
+        session = self._playback.session
+        for done, item in enumerate(self.log.items):
+            if isinstance(item, Entry):
+                if item.type == "assistant/message" and self._at == "pressure":
+                    await self._relieve(session)
+                self._playback.apply(item)
+            elif self._at == "recorded":
+                await self._repeat(item, session)
+            if progress is not None and done % 64 == 0:
+                progress(done)
+        if self._at == "end":
+            await self._compact_at_end(session)
+        after = self._meter.measure(session)
+        return Replay(
+            log=self.log,
+            session=session,
+            window=self.window,
+            tokens_before=after.header + self._whole_history(session),
+            tokens_after=after.total,
+            compactions=tuple(self._done),
+            warnings=tuple(self._warnings),
+        )
+
+    async def _relieve(self, session: Session) -> None:
+        if open_calls(session):
+            return
+        before = len(session)
+        try:
+            await self._engine.compact_if_needed(self._agent, "pressure")
+        except CompactionError as error:
+            self._warnings.append(f"at seq {len(session)}: {error}")
+        self._collect(session, before, "pressure")
+
+    async def _repeat(self, item: RecordedCompaction, session: Session) -> None:
+        span = self._playback.span(item)
+        if span is None:
+            self._warnings.append(
+                f"line {item.origin.line}: nothing of what this compaction replaced is left"
+            )
+            return
+        own_turn = session.open_turn is None
+        if own_turn:
+            self._between_turns(session, "turn/start")
+        self._recorded.current = item
+        before = len(session)
+        await self._engine.compact_region(*span, self._agent)
+        self._collect(session, before, "recorded")
+        if own_turn:
+            self._between_turns(session, "turn/end")
+
+    @staticmethod
+    def _between_turns(session: Session, boundary: str) -> None:
+        """A turn around a compaction that its harness made between turns: a region needs one."""
+        last = session.last("turn/start")
+        number = 0 if last is None else last.data.turn
+        if boundary == "turn/start":
+            session.append(boundary, {"turn": number + 1})
+        else:
+            session.append(boundary, {"turn": number, "reason": {"kind": "completed"}})
+
+    async def _compact_at_end(self, session: Session) -> None:
+        if session.open_turn is not None:
+            self._between_turns(session, "turn/end")
+        before = len(session)
+        try:
+            await self._engine.compact_now(self._agent)
+        except ManualCompactionError as error:
+            raise CompactionError("summary", str(error)) from error
+        self._collect(session, before, "end")
+
+    def _observe(self, report: StageReport) -> None:
+        self._stages.setdefault(report.compaction_id, []).append(report)
+        if report.stage == "failed" and report.error is not None:
+            self._warnings.append(f"compaction {report.compaction_id}: {report.error}")
+
+    def _collect(self, session: Session, start: int, trigger: str) -> None:
+        """Take up the compactions committed since ``start``."""
+        for seq in range(start, len(session)):
+            event = session.event_at(seq)
+            if isinstance(event, CompactionSummary):
+                self._done.append(self._describe(session, event, trigger))
+
+    def _describe(
+        self, session: Session, event: CompactionSummary, trigger: str
+    ) -> ReplayedCompaction:
+        checkpoint = session.event_at(event.seq + 1)
+        text = joined_text(checkpoint.message.content) if checkpoint.message else ""
+        framed = parse_frame(text)
+        entries, _ = parse_additions(framed.additions)
+        reports = {report.stage: report for report in self._stages[event.data.compaction_id]}
+        filed = reports.get("filed")
+        numbers = {} if filed is None else filed.numbers
+        return ReplayedCompaction(
+            compaction_id=event.data.compaction_id,
+            trigger=trigger,
+            shadowed_seqs=event.data.shadowed_seqs,
+            shadowed_tokens=event.data.shadowed_token_count,
+            checkpoint_seq=checkpoint.seq,
+            checkpoint_tokens=self._meter.price(session, checkpoint.seq),
+            checkpoint=text,
+            summary=framed.summary,
+            archived={name: numbers.get(name, 0) for name in (*LAYERS, "already")},
+            pointers=tuple(pointer for entry in entries if (pointer := _whole(entry)) is not None),
+            seconds={
+                name: reports[stage].seconds if stage in reports else 0.0
+                for name, stage in _SECONDS.items()
+            },
+        )
+
+    def _whole_history(self, session: Session) -> int:
+        return sum(
+            self._meter.price(session, event.seq)
+            for event in session.events
+            if event.message is not None
+            and not (isinstance(event, UserMessage) and event.is_checkpoint)
+        )
+
+
+def _whole(entry: ParsedEntry) -> Pointer | None:
+    """An entry's pointer, with the length of what it returns."""
+    pointer = entry.pointer
+    if pointer is None or pointer.seq is None or pointer.length is not None:
+        return pointer
+    return replace(pointer, length=entry.chars)
+
+
+_SECONDS = {
+    "file": "filed",
+    "summarize": "summarized",
+    "build": "built",
+    "total": "committed",
+}
+
+
+def replay_json(replay: Replay, *, archive: str | None) -> dict[str, Any]:
+    """The public JSON of one replayed log."""
+    return {
+        "session": replay.session.id,
+        "format": replay.log.format,
+        "log": str(replay.log.path),
+        "archive": archive,
+        "window": replay.window,
+        "events": len(replay.session),
+        "tokens_before": replay.tokens_before,
+        "tokens_after": replay.tokens_after,
+        "compactions": [
+            _compaction_json(index, compaction)
+            for index, compaction in enumerate(replay.compactions)
+        ],
+        "warnings": list(replay.warnings),
+    }
+
+
+def _compaction_json(index: int, made: ReplayedCompaction) -> dict[str, Any]:
+    return {
+        "index": index,
+        "compaction_id": made.compaction_id,
+        "trigger": made.trigger,
+        "shadowed_seqs": list(made.shadowed_seqs),
+        "shadowed_tokens": made.shadowed_tokens,
+        "checkpoint_seq": made.checkpoint_seq,
+        "checkpoint_tokens": made.checkpoint_tokens,
+        "checkpoint": made.checkpoint,
+        "summary": made.summary,
+        "archived": made.archived,
+        "pointers": [pointer_json(pointer) for pointer in made.pointers],
+        "seconds": {name: round(value, 6) for name, value in made.seconds.items()},
+    }
+
+
+def pointer_json(pointer: Pointer) -> dict[str, Any]:
+    """A pointer as the tool takes it."""
+    source = source_argument(pointer.sources)
+    if pointer.seq is None:
+        return {
+            "source": source,
+            "after_seq": pointer.after_seq,
+            "before_seq": pointer.before_seq,
+        }
+    return {
+        "source": source,
+        "seq": pointer.seq,
+        "offset": pointer.offset,
+        "length": pointer.length,
+    }
