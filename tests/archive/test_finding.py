@@ -50,6 +50,7 @@ NARRATIVES = [
     "Now update `tests/test_store.py`.",
     "Good catch. I'll fix the 3 callers in `store.py`.",
     "That gives me enough, so let me read `store.py` first.",
+    "Now I also need to update `save()` in store.py.",
     "Lint passes. Now let me run the tests.",
     "Task 1 complete. Let me mark it and go on to Task 2:",
     "All clean, all committed.",

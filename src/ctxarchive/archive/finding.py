@@ -57,7 +57,10 @@ _WILL = (
     r"|voy a|vamos a|déjame|dejame|permíteme|necesito|tengo que|ahora (?:voy|vamos)"
     r"|a continuación|primero|por favor|veamos|quieres que"
 )
-_ANNOUNCES = re.compile(rf"(?:{_WILL})\b", re.IGNORECASE)
+_ANNOUNCES = re.compile(
+    rf"(?:(?:now )?i (?:also|first|still|just|really|now) (?:need|want|have) to|{_WILL})\b",
+    re.IGNORECASE,
+)
 _ANNOUNCES_LATER = re.compile(
     rf"(?:[,;:—–]| -|\bso|\bbut|\band|\bthen|\bnow)[ \t]{{1,4}}(?:now[ \t]{{1,4}})?(?:{_WILL})\b"
     r"|[—–-][ \t]{1,4}now[ \t]{1,4}(?!the\b|it\b|there\b|all\b|we\b|this\b|that\b|they\b)",
