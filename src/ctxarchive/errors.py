@@ -107,9 +107,7 @@ class SummaryError(CtxArchiveError):
             summary was asked for and there is none).
     """
 
-    Code = Literal[
-        "empty", "truncated", "refused", "not-text", "unavailable", "timeout", "missing"
-    ]
+    Code = Literal["empty", "truncated", "refused", "not-text", "unavailable", "timeout", "missing"]
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
