@@ -1,0 +1,208 @@
+"""One compaction on the log: bracket, revalidation, commit, and exactly one attempt to close.
+
+The lock is the log: a ``compaction/start`` without its end, newer than the newest
+``session/end-seed``, is live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ctxarchive.compaction.checkpoint import frame
+from ctxarchive.compaction.engine import CompactionResult, Trigger
+from ctxarchive.compaction.span import Span
+from ctxarchive.compaction.summarizer import Summary
+from ctxarchive.errors import CompactionError
+from ctxarchive.metering.meter import TokenMeter
+from ctxarchive.session.events import (
+    CompactionEndData,
+    CompactionStart,
+    CompactionStartData,
+    CompactionSummaryData,
+    Replace,
+    ShadowedRange,
+    UserMessageData,
+)
+from ctxarchive.session.ids import derived_compaction_id
+from ctxarchive.session.log import Session
+from ctxarchive.session.messages import Message, WireModel, checkpoint_source, text_block
+
+T = TypeVar("T", bound=WireModel)
+
+
+def live_bracket(session: Session) -> CompactionStart | None:
+    """The compaction that holds the lock, or ``None``."""
+    start = session.last("compaction/start")
+    if not isinstance(start, CompactionStart):
+        return None
+    for closing in ("compaction/end", "session/end-seed"):
+        event = session.last(closing)
+        if event is not None and event.seq > start.seq:
+            return None
+    return start
+
+
+def require_unlocked(session: Session) -> None:
+    """Check that no compaction holds the lock.
+
+    Raises:
+        CompactionError: ``busy``, naming the bracket that does.
+    """
+    live = live_bracket(session)
+    if live is not None:
+        raise CompactionError(
+            "busy", f"compaction lock is already active: {live.data.compaction_id} since seq {live.seq}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """An open bracket around one span."""
+
+    session: Session
+    meter: TokenMeter
+    span: Span
+    trigger: Trigger
+    owner: int | None
+    """The turn that owns the bracket; ``None`` for a manual one."""
+    command_id: str | None
+    compaction_id: str
+    start_seq: int
+
+    @classmethod
+    def open(
+        cls,
+        session: Session,
+        meter: TokenMeter,
+        span: Span,
+        *,
+        trigger: Trigger,
+        owner: int | None,
+        command_id: str | None = None,
+    ) -> Transaction:
+        """Take the lock. Nothing may have been awaited since the span was selected.
+
+        Raises:
+            CompactionError: ``busy``.
+        """
+        require_unlocked(session)
+        compaction_id = derived_compaction_id(session.id, len(session))
+        data = _bracket(CompactionStartData, compaction_id, command_id, turn=owner)
+        start = session.append("compaction/start", data)
+        return cls(
+            session=session,
+            meter=meter,
+            span=span,
+            trigger=trigger,
+            owner=owner,
+            command_id=command_id,
+            compaction_id=compaction_id,
+            start_seq=start.seq,
+        )
+
+    def revalidate(self) -> None:
+        """Check that what was summarized is still what would be replaced.
+
+        Raises:
+            CompactionError: ``changed``. A manual compaction tolerates context added outside its
+                span, any other demands the whole surface as it was.
+        """
+        surface = self.session.surface
+        last = self.span.last
+        same = last < len(surface) and tuple(
+            surface[place] for place in range(self.span.first, last + 1)
+        ) == self.span.seqs
+        if not same:
+            raise CompactionError("changed", "the selected span changed during summarization")
+        measurement = self.meter.measure(self.session)
+        if measurement.span(self.span.first, last) != self.span.tokens:
+            raise CompactionError("changed", "the selected span's price changed")
+        whole = (surface.replace_generation, len(surface))
+        if self.owner is not None and whole != (self.span.generation, self.span.surface_length):
+            raise CompactionError("changed", "the surface changed during summarization")
+
+    def checkpoint_tokens(self, text: str) -> int:
+        """What the checkpoint's message would cost."""
+        return self.meter.message(Message(role="user", content=(text_block(text),)))
+
+    def commit(self, summary: Summary) -> CompactionResult:
+        """Record the summary, replace the span, release the lock.
+
+        Raises:
+            CompactionError: ``growth``, before anything is written, when the checkpoint would not
+                be smaller than what it shadows.
+        """
+        text = frame(summary.text, summary.additions)
+        tokens = self.checkpoint_tokens(text)
+        if tokens >= self.span.tokens:
+            raise CompactionError(
+                "growth",
+                f"the checkpoint has {tokens} tokens, what it would shadow {self.span.tokens}",
+            )
+        recorded = self.session.append("compaction/summary", self._summary_data(summary, text))
+        first, last = self.span.seqs[0], self.span.seqs[-1]
+        checkpoint = self.session.append(
+            "user/message",
+            UserMessageData(
+                content=(text_block(text),),
+                source=checkpoint_source(self.compaction_id, self.command_id),
+            ),
+            surface_op=Replace(op="replace", start_seq=first, end_seq=last),
+            source_event_seqs=self.span.seqs,
+        )
+        end = self.session.append("compaction/end", self._end_data())
+        return CompactionResult(
+            compaction_id=self.compaction_id,
+            source_command_id=self.command_id,
+            trigger=self.trigger,
+            start_seq=self.start_seq,
+            summary_seq=recorded.seq,
+            checkpoint_seq=checkpoint.seq,
+            end_seq=end.seq,
+            summary=(text_block(text),),
+            shadowed_range=(first, last),
+            shadowed_seqs=self.span.seqs,
+            shadowed_token_count=self.span.tokens,
+            checkpoint_token_count=tokens,
+        )
+
+    def abort(self, error: BaseException) -> None:
+        """Release the lock after a failure: one attempt, unless the commit already closed it."""
+        live = live_bracket(self.session)
+        if live is not None and live.data.compaction_id == self.compaction_id:
+            text = str(error) or type(error).__name__
+            self.session.append("compaction/end", self._end_data(error=text))
+
+    def _summary_data(self, summary: Summary, text: str) -> CompactionSummaryData:
+        fields: dict[str, object] = {
+            "summary": (text_block(text),),
+            "raw_output": summary.output,
+            "summarizer": summary.summarizer,
+            "shadowed_range": ShadowedRange(start=self.span.seqs[0], end=self.span.seqs[-1]),
+            "shadowed_seqs": self.span.seqs,
+            "shadowed_token_count": self.span.tokens,
+            "provider": summary.provider,
+            "model": summary.model,
+        }
+        if summary.llm_stream_call:
+            fields["llm_stream_call"] = True
+        if summary.max_tokens is not None:
+            fields["max_tokens"] = summary.max_tokens
+        if summary.usage is not None:
+            fields["usage"] = summary.usage
+        return _bracket(CompactionSummaryData, self.compaction_id, self.command_id, **fields)
+
+    def _end_data(self, error: str | None = None) -> CompactionEndData:
+        extra = {} if error is None else {"error": error}
+        return _bracket(
+            CompactionEndData, self.compaction_id, self.command_id, turn=self.owner, **extra
+        )
+
+
+def _bracket(
+    kind: type[T], compaction_id: str, command_id: str | None, **fields: object
+) -> T:
+    # Absent, not null: only what was set is on the wire.
+    named = {} if command_id is None else {"source_command_id": command_id}
+    return kind.model_validate({"compaction_id": compaction_id, **named, **fields})
