@@ -6,7 +6,8 @@ A subclass gets one hook, :meth:`BasicCompactionEngine.summarize`, on every path
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 
 import anyio
 
@@ -16,6 +17,9 @@ from ctxarchive.compaction.engine import (
     CompactionEngine,
     CompactionResult,
     ManualCompactionAgent,
+    Observer,
+    Stage,
+    StageReport,
     Trigger,
 )
 from ctxarchive.compaction.extractive import ExtractiveSummarizer
@@ -46,6 +50,7 @@ class BasicCompactionEngine(CompactionEngine):
         summarizer: who writes summaries; the deterministic one by default.
         policy: when and how far.
         meter: prices everything; hosts that measure themselves pass their own.
+        observer: told of each stage.
     """
 
     def __init__(
@@ -54,11 +59,13 @@ class BasicCompactionEngine(CompactionEngine):
         *,
         policy: CompactionPolicy | None = None,
         meter: TokenMeter | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.meter = meter or TokenMeter()
         self.policy = policy or CompactionPolicy()
         self._fallback = ExtractiveSummarizer(self.meter)
         self._summarizer: Summarizer = summarizer or self._fallback
+        self._observer = observer
         self._impossible: set[tuple[str, str, int]] = set()
 
     async def compact_if_needed(
@@ -136,15 +143,44 @@ class BasicCompactionEngine(CompactionEngine):
         Raises:
             SummaryError: when there is none and the policy forbids the fallback.
         """
+        started = time.perf_counter()
+        summary = await self._summarize_or_fall_back(input)
+        self.report(input.compaction_id, "summarized", started)
+        return summary
+
+    def report(
+        self,
+        compaction_id: str,
+        stage: Stage,
+        started: float,
+        *,
+        numbers: Mapping[str, int] | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Tell the observer of a stage that began at ``started`` (``time.perf_counter``)."""
+        if self._observer is not None:
+            self._observer(
+                StageReport(
+                    compaction_id=compaction_id,
+                    stage=stage,
+                    seconds=time.perf_counter() - started,
+                    numbers=numbers or {},
+                    error=None if error is None else str(error) or type(error).__name__,
+                )
+            )
+
+    async def _summarize_or_fall_back(self, input: SummaryInput) -> Summary:  # noqa: A002
         try:
             with anyio.fail_after(self.policy.summary_timeout_s):
-                return await self._summarizer.summarize(input)
+                summary = await self._summarizer.summarize(input)
         except TimeoutError:
             failure = SummaryError(
                 "timeout", f"no summary within {self.policy.summary_timeout_s:g} s"
             )
         except SummaryError as error:
             failure = error
+        else:
+            return summary
         if self.policy.on_summary_failure == "error" or self._summarizer is self._fallback:
             raise failure
         return await self._fallback.summarize(input)
@@ -165,6 +201,7 @@ class BasicCompactionEngine(CompactionEngine):
         if budget is not None:
             rest = self.meter.measure(session).total - span.tokens
             room = max(0, budget.threshold - 1 - rest)
+        started = time.perf_counter()
         transaction = Transaction.open(
             session, self.meter, span, trigger=trigger, owner=owner, command_id=command_id
         )
@@ -181,12 +218,20 @@ class BasicCompactionEngine(CompactionEngine):
                 )
             )
             transaction.revalidate()
-            return transaction.commit(summary)
+            result = transaction.commit(summary)
+            numbers = {
+                "shadowed_tokens": span.tokens,
+                "checkpoint_tokens": result.checkpoint_token_count,
+            }
+            self.report(transaction.compaction_id, "committed", started, numbers=numbers)
         except BaseException as error:
+            self.report(transaction.compaction_id, "failed", started, error=error)
             try:
                 transaction.abort(error)
             except Exception as closing:
-                raise CompactionError("commit", f"the bracket would not close: {closing}") from closing
+                raise CompactionError(
+                    "commit", f"the bracket would not close: {closing}"
+                ) from closing
             raise
 
     def _older(

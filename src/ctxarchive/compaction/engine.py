@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
 from ctxarchive.session.log import Session
@@ -70,6 +70,26 @@ class CompactionResult:
     shadowed_seqs: tuple[int, ...]
     shadowed_token_count: int
     checkpoint_token_count: int
+
+
+Stage = Literal["filed", "summarized", "built", "committed", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """One stage of one compaction, for whoever watches."""
+
+    compaction_id: str
+    stage: Stage
+    seconds: float
+    """Wall time of the stage."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Counts, e.g. records filed by layer, or tokens shadowed."""
+    error: str | None = None
+
+
+Observer = Callable[[StageReport], None]
+"""Told of each stage; must not raise."""
 
 
 class CompactionEngine(ABC):

@@ -52,7 +52,8 @@ def require_unlocked(session: Session) -> None:
     live = live_bracket(session)
     if live is not None:
         raise CompactionError(
-            "busy", f"compaction lock is already active: {live.data.compaction_id} since seq {live.seq}"
+            "busy",
+            f"compaction lock is already active: {live.data.compaction_id} since seq {live.seq}",
         )
 
 
@@ -110,9 +111,11 @@ class Transaction:
         """
         surface = self.session.surface
         last = self.span.last
-        same = last < len(surface) and tuple(
-            surface[place] for place in range(self.span.first, last + 1)
-        ) == self.span.seqs
+        same = (
+            last < len(surface)
+            and tuple(surface[place] for place in range(self.span.first, last + 1))
+            == self.span.seqs
+        )
         if not same:
             raise CompactionError("changed", "the selected span changed during summarization")
         measurement = self.meter.measure(self.session)
@@ -200,9 +203,7 @@ class Transaction:
         )
 
 
-def _bracket(
-    kind: type[T], compaction_id: str, command_id: str | None, **fields: object
-) -> T:
+def _bracket(kind: type[T], compaction_id: str, command_id: str | None, **fields: object) -> T:
     # Absent, not null: only what was set is on the wire.
     named = {} if command_id is None else {"source_command_id": command_id}
     return kind.model_validate({"compaction_id": compaction_id, **named, **fields})
