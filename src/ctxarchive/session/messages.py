@@ -93,7 +93,7 @@ _KNOWN = {"text", "reasoning", "tool-call", "tool-result", "image", "document"}
 
 def _tag(value: Any) -> str:
     kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return kind if kind in _KNOWN else "unknown"
+    return kind if isinstance(kind, str) and kind in _KNOWN else "unknown"
 
 
 ContentBlock = Annotated[
