@@ -39,7 +39,14 @@ class Replace(WireModel):
     """Last seq of the run, on the current surface, not before the first."""
 
 
-SurfaceOp = Literal["append"] | Replace
+def _operation(value: Any) -> str:
+    return "replace" if isinstance(value, dict | Replace) else "append"
+
+
+SurfaceOp = Annotated[
+    Annotated[Literal["append"], Tag("append")] | Annotated[Replace, Tag("replace")],
+    Discriminator(_operation),
+]
 
 
 class Origin(WireModel):
