@@ -157,6 +157,7 @@ DAMAGE = {
     "not UTF-8": b'{"type":"x","a":"\xff"}',
     "NUL bytes": b"\x00\x00\x00",
     "no object": b"[1]",
+    "nested too deeply": b'{"type":"x","data":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "other seq": b'{"seq":7,"type":"x"}',
     "number too long": b'{"type":"x","data":' + b"1" * 5000 + b"}",
 }

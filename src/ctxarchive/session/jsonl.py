@@ -97,6 +97,8 @@ def _decode(path: Path, number: int, line: bytes) -> dict[str, Any]:
         value = json.loads(line.decode("utf-8"))
     except ValueError as error:
         raise SessionError("corrupt", f"{path} line {number}: not JSON: {error}") from None
+    except RecursionError:
+        raise SessionError("corrupt", f"{path} line {number}: nested too deeply") from None
     if not isinstance(value, dict):
         raise SessionError("corrupt", f"{path} line {number}: not a JSON object")
     return value
