@@ -108,6 +108,15 @@ def test_a_second_writer_in_one_process_is_locked_out_too(tmp_path: Path) -> Non
     _open(tmp_path / "s.jsonl")[1].close()
 
 
+def test_a_sink_may_be_closed_in_another_thread(tmp_path: Path) -> None:
+    """A host that closes its files in a worker thread releases the lock all the same."""
+    _, sink = _open(tmp_path / "s.jsonl")
+    thread = Thread(target=sink.close)
+    thread.start()
+    thread.join()
+    _open(tmp_path / "s.jsonl")[1].close()
+
+
 def test_a_damaged_file_is_not_left_locked(tmp_path: Path) -> None:
     """A sink that cannot open its file holds no lock on it."""
     path = tmp_path / "s.jsonl"

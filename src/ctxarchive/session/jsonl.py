@@ -143,7 +143,8 @@ class JsonlSink:
 
     def __init__(self, path: Path, header: SessionHeader) -> None:
         self._path = path
-        self._lock = FileLock(str(path) + ".lock")
+        # Not a thread's own: a host may open here and close in a worker thread.
+        self._lock = FileLock(str(path) + ".lock", thread_local=False)
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
