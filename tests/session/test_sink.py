@@ -86,6 +86,15 @@ def test_what_was_flushed_survives_a_killed_writer(tmp_path: Path) -> None:
     JsonlSink(path, stored.header).close()
 
 
+def test_a_session_is_on_disk_from_the_moment_it_has_a_file(tmp_path: Path) -> None:
+    """A writer killed before its first flush leaves a session of no events, not half a header."""
+    path = tmp_path / "s.jsonl"
+    with _other_writer(path, 0) as process:
+        assert read_session(path).header.id == "s"
+        process.kill()
+    assert read_session(path).events == ()
+
+
 def test_the_second_writer_is_told_that_the_file_is_locked(tmp_path: Path) -> None:
     """Another process that writes keeps everyone else out; readers read; its death lets go."""
     path = tmp_path / "s.jsonl"

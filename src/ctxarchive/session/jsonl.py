@@ -165,12 +165,12 @@ class JsonlSink:
                 stored = read_session(path)
                 if stored.torn_line is not None:
                     os.truncate(path, stored.good_bytes)
-                return path.open("ab")
-            file = path.open("ab")
-            file.write(header_line(header).encode("utf-8") + b"\n")
+            else:
+                # Whole at once: a crash here must not leave half a header that nobody can open.
+                write_session(path, Session(header))
+            return path.open("ab")
         except OSError as error:
             raise SessionError("storage", f"{path}: {error.strerror or error}") from error
-        return file
 
     def write(self, event: Event) -> None:
         """Take one event; it reaches the disk with the next flush."""
