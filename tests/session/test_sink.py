@@ -147,6 +147,34 @@ def _files_end_at(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+@pytest.mark.parametrize(
+    ("room", "size"), [(1, 4_000), (5_000, 4_000), (60_000, 4_000), (1, 20), (700, 20)]
+)
+def test_a_failed_write_keeps_what_was_pending_and_duplicates_nothing(
+    tmp_path: Path, room: int, size: int
+) -> None:
+    """After a full disk the next flush writes every event once, in order, whole."""
+    path = tmp_path / "s.jsonl"
+    session, sink = _open(path)
+    _say(session, "before")
+    anyio.run(session.flush)
+    for count in range(20):
+        _say(session, f"{count} " + "x" * size)
+    with _files_end_at(path.stat().st_size + room):
+        for _ in range(2):
+            with pytest.raises(SessionError, match=str(path)) as caught:
+                anyio.run(session.flush)
+            assert caught.value.code == "storage"
+    assert _texts(path)[0] == "before"
+    _say(session, "after")
+    anyio.run(session.flush)
+    anyio.run(session.flush)
+    sink.close()
+    stored = read_session(path)
+    assert stored.torn_line is None
+    assert list(stored.events) == list(session.events)
+
+
 def test_what_a_failed_write_left_on_disk_reopens(tmp_path: Path) -> None:
     """If the process ends after a failed write, the file holds whole events and at most a torn one."""
     path = tmp_path / "s.jsonl"
@@ -159,6 +187,24 @@ def test_what_a_failed_write_left_on_disk_reopens(tmp_path: Path) -> None:
     assert list(stored.events) == list(session.events)[: len(stored.events)]
     JsonlSink(path, stored.header).close()
     assert read_session(path).torn_line is None
+
+
+def test_flushes_at_once_write_every_event_once(tmp_path: Path) -> None:
+    """Two tasks that flush together do not both write what is pending."""
+    path = tmp_path / "s.jsonl"
+    session, sink = _open(path)
+
+    async def run() -> None:
+        for count in range(20):
+            for part in range(50):
+                _say(session, f"{count}.{part} " + "y" * 200)
+            async with anyio.create_task_group() as group:
+                for _ in range(4):
+                    group.start_soon(session.flush)
+
+    anyio.run(run)
+    sink.close()
+    assert list(read_session(path).events) == list(session.events)
 
 
 def test_a_cancelled_flush_is_finished_first(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from threading import Lock
+from typing import Any
 
 import anyio.to_thread
 from filelock import FileLock, Timeout
@@ -152,14 +154,17 @@ class JsonlSink:
         except OSError as error:
             raise SessionError("storage", f"{path}: {error.strerror or error}") from error
         self._pending: list[str] = []
+        self._flushing = Lock()
+        self._failed_at: int | None = None
+        """Where a failed flush began: the next one cuts back to it, so nothing is there twice."""
         try:
-            self._file: IO[bytes] = self._open(path, header)
+            self._file: FileIO = self._open(path, header)
         except BaseException:
             self._lock.release()
             raise
 
     @staticmethod
-    def _open(path: Path, header: SessionHeader) -> IO[bytes]:
+    def _open(path: Path, header: SessionHeader) -> FileIO:
         try:
             if path.exists() and path.stat().st_size:
                 stored = read_session(path)
@@ -168,7 +173,8 @@ class JsonlSink:
             else:
                 # Whole at once: a crash here must not leave half a header that nobody can open.
                 write_session(path, Session(header))
-            return path.open("ab")
+            # Unbuffered: a buffer keeps what a failed write left in it, and writes it again.
+            return path.open("ab", buffering=0)
         except OSError as error:
             raise SessionError("storage", f"{path}: {error.strerror or error}") from error
 
@@ -186,20 +192,26 @@ class JsonlSink:
             await anyio.to_thread.run_sync(self._flush)
 
     def _flush(self) -> None:
-        pending = tuple(self._pending)
-        try:
-            start = self._file.seek(0, os.SEEK_END)
+        with self._flushing:
+            pending = tuple(self._pending)
+            if not pending:
+                return
+            data = "".join(line + "\n" for line in pending).encode("utf-8")
             try:
-                self._file.write("".join(line + "\n" for line in pending).encode("utf-8"))
-                self._file.flush()
+                if self._failed_at is not None:
+                    self._file.truncate(self._failed_at)
+                self._failed_at = self._file.seek(0, os.SEEK_END)
+                self._write_all(data)
                 os.fsync(self._file.fileno())
-            except OSError:
-                # Half a batch on disk would be followed by the whole batch at the next flush.
-                os.truncate(self._path, start)
-                raise
-        except OSError as error:
-            raise SessionError("storage", f"{self._path}: {error.strerror or error}") from error
-        del self._pending[: len(pending)]
+            except OSError as error:
+                raise SessionError("storage", f"{self._path}: {error.strerror or error}") from error
+            self._failed_at = None
+            del self._pending[: len(pending)]
+
+    def _write_all(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._file.write(rest) :]
 
     def close(self) -> None:
         """Release the file and its lock; events not flushed are written first."""
