@@ -35,13 +35,12 @@ STEPS = st.lists(
         st.sampled_from(["user", "call", "result", "other", "replace", "start"]),
         TEXT,
         st.integers(0, 30),
-        st.integers(0, 30),
     ),
     max_size=20,
 )
 
 
-def _take(session: Session, kind: str, text: str, one: int, two: int) -> None:
+def _take(session: Session, kind: str, text: str, number: int) -> None:
     nodes = session.surface.nodes
     if kind == "user":
         session.append("user/message", _user(text), surface_op="append")
@@ -53,9 +52,9 @@ def _take(session: Session, kind: str, text: str, one: int, two: int) -> None:
         data = {"message": {"toolCallId": min(open_calls(session)), "content": []}}
         session.append("tool/result", data, surface_op="append")
     elif kind == "other":
-        session.append(f"x/{text}", {text: [one, text, None]})
+        session.append(f"x/{text}", {text: [number, text, None]})
     elif kind == "start":
-        session.append("turn/start", {"turn": one})
+        session.append("turn/start", {"turn": number})
     elif kind == "replace" and not open_calls(session) and nodes:
         # The whole surface: a replay does not mind, and pairing stays whole for open_calls.
         session.append(
@@ -68,7 +67,7 @@ def _take(session: Session, kind: str, text: str, one: int, two: int) -> None:
 
 @given(title=TEXT, steps=STEPS)
 def test_replay_of_the_stored_log_gives_the_same_view(
-    tmp_path_factory: pytest.TempPathFactory, title: str, steps: list[tuple[str, str, int, int]]
+    tmp_path_factory: pytest.TempPathFactory, title: str, steps: list[tuple[str, str, int]]
 ) -> None:
     """Events, messages and surface after write, read and replay are those of the live session."""
     session = Session(SessionHeader(id="id/é", title=title))

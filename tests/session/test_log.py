@@ -93,11 +93,11 @@ def test_a_second_sink_is_refused() -> None:
 def test_the_open_turn_is_the_one_started_and_not_ended() -> None:
     """A turn is open from its start to its end."""
     session = Session.create("a")
-    assert session.open_turn is None
-    session.append("turn/start", {"turn": 4})
-    assert session.open_turn == 4
-    session.append("turn/end", {"turn": 4})
-    assert session.open_turn is None
+    seen = [session.open_turn]
+    for step, turn in (("start", 4), ("end", 4), ("start", 5)):
+        session.append(f"turn/{step}", {"turn": turn})
+        seen.append(session.open_turn)
+    assert seen == [None, 4, None, 5]
 
 
 def test_header_and_context_are_the_newest_ones() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ctxarchive.errors import SessionError
 from ctxarchive.session import pairing
+from ctxarchive.session.events import Event
 from ctxarchive.session.log import Session
 from ctxarchive.session.pairing import balanced_after, balanced_before, balanced_cut, open_calls
 
@@ -130,7 +131,12 @@ def test_an_append_extends_the_cache_by_the_new_entries_only(
     balanced_after(session, 49)
     read: list[int] = []
     event_at = session.event_at
-    monkeypatch.setattr(session, "event_at", lambda seq: (read.append(seq), event_at(seq))[1])
+
+    def reading(seq: int) -> Event:
+        read.append(seq)
+        return event_at(seq)
+
+    monkeypatch.setattr(session, "event_at", reading)
     _call(session, "a")
     _result(session, "a")
     balanced_after(session, 51)
