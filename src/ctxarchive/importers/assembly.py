@@ -1,0 +1,311 @@
+"""Items in the order of the file, made into a valid conversation as they come.
+
+Opens and closes turns, pairs calls with results, holds user text while calls are open. A stream:
+nothing here may look ahead, so that the items of a log's beginning are the beginning of its items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from ctxarchive.importers.blocks import Block, result_data, user_data
+from ctxarchive.importers.injected import injected_source
+from ctxarchive.importers.log import Entry, Item, RecordedCompaction
+from ctxarchive.importers.records import Record
+
+NO_RESULT = "The log holds no result for this call."
+"""What stands as the result of a call that the log leaves unanswered."""
+
+
+class Assembly:
+    """Builds the items of one log.
+
+    Args:
+        turns: whether turn events are made here; a log that holds its own brings them itself.
+    """
+
+    def __init__(self, *, turns: bool = True) -> None:
+        self.items: list[Item] = []
+        self.surface: list[int] = []
+        """Indices of the items on the log's own surface, in surface order."""
+        self.index: dict[Hashable, int] = {}
+        """Item indices by the key their maker gave them."""
+        self.warnings: list[str] = []
+        self.provider: str | None = None
+        self.model: str | None = None
+        self.window: int | None = None
+        self._header: dict[str, Any] = {}
+        self._turns = turns
+        self._turn = 0
+        self._turn_used = False
+        self._open: dict[str, tuple[str, Hashable, Record]] = {}
+        self._gone: set[str] = set()
+        self._held: list[tuple[Entry, Hashable]] = []
+        self._calls: dict[int, tuple[str, ...]] = {}
+        self._answers: dict[int, str] = {}
+        self._safe = 0
+        self._last: Record | None = None
+        self._last_time: int | None = None
+
+    def note(self, entry: Entry, *, key: Hashable = None) -> None:
+        """Add an event of the log only."""
+        self._put(entry, key)
+        self._settle()
+
+    def route(
+        self,
+        record: Record,
+        *,
+        time: int | None,
+        provider: str | None,
+        model: str | None,
+        window: int | None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add request header and context where they say something new.
+
+        Args:
+            record: where it is said.
+            time: when, in milliseconds.
+            provider: who serves the model.
+            model: its name.
+            window: its capacity in tokens.
+            extra: other parts of the header: ``system``, ``tools``.
+        """
+        known = {"provider": provider, "model": model}
+        config = {name: value for name, value in known.items() if value is not None}
+        header = {**self._header, **(extra or {})}
+        if config:
+            header["config"] = config
+        if header != self._header:
+            self._header = header
+            data: dict[str, Any] = {"header": header}
+            self.note(Entry(type="request/header", data=data, time=time, origin=record.origin))
+        if model is not None and window is not None:
+            context = {"provider": provider or "", "model": model, "contextWindow": window}
+            if (self.provider, self.model, self.window) != (provider, model, window):
+                self.note(
+                    Entry(type="request/context", data=context, time=time, origin=record.origin)
+                )
+        self.provider, self.model, self.window = provider, model, window
+
+    def user(self, entry: Entry, *, prompt: bool, key: Hashable = None) -> None:
+        """Add a user message, once no call is open.
+
+        Args:
+            entry: the message.
+            prompt: whether it is one that starts a turn.
+            key: what to find its index by.
+        """
+        if self._open:
+            self._held.append((entry, key))
+            return
+        self._enter_turn(entry, starts=prompt and self._turn_used)
+        self._turn_used = self._turn_used or prompt
+        self._place(entry, key)
+        self._settle()
+
+    def assistant(
+        self,
+        entry: Entry,
+        calls: Mapping[str, str],
+        record: Record,
+        *,
+        group: Hashable,
+        key: Hashable = None,
+    ) -> None:
+        """Add a model's message; calls of other groups that are still open get a stand-in result.
+
+        Args:
+            entry: the message.
+            calls: ids and tool names of its calls.
+            record: where it stands.
+            group: names the answer it is part of.
+            key: what to find its index by.
+
+        Raises:
+            LogFormatError: ``invalid``, when a call's id is that of one still open.
+        """
+        others = [name for name, (_, of, _) in self._open.items() if of != group]
+        if others:
+            self._close(others, entry.time, record)
+        for call_id in calls:
+            if call_id in self._open:
+                raise record.invalid(f"tool call {call_id!r} is made while it is already open")
+        self._enter_turn(entry, starts=False)
+        self._turn_used = True
+        index = self._place(entry, key)
+        self._calls[index] = tuple(calls)
+        for call_id, name in calls.items():
+            self._open[call_id] = (name, group, record)
+        self._settle()
+
+    def result(
+        self,
+        record: Record,
+        call_id: Any,
+        content: list[Block],
+        *,
+        is_error: bool,
+        time: int | None,
+    ) -> None:
+        """Add a tool's answer.
+
+        A second answer, or one that comes after its call was closed, is kept as text.
+
+        Raises:
+            LogFormatError: ``invalid``, when its call is not known.
+        """
+        if not isinstance(call_id, str) or not self.knows(call_id):
+            raise record.invalid(f"a tool result answers the call {call_id!r}, which is not there")
+        if call_id not in self._open:
+            source = {**injected_source("late-result"), "callId": call_id}
+            data = user_data(content, source)
+            self.user(
+                Entry(type="user/message", data=data, time=time, origin=record.origin),
+                prompt=False,
+            )
+            return
+        data = result_data(call_id, self._open[call_id][0], content, is_error=is_error)
+        entry = Entry(type="tool/result", data=data, time=time, origin=record.origin)
+        self.answer(entry, call_id)
+
+    def answer(self, entry: Entry, call_id: str, *, key: Hashable = None) -> None:
+        """Add a finished ``tool/result`` of a call that is open."""
+        self._answers[self._place(entry, key)] = call_id
+        del self._open[call_id]
+        self._gone.add(call_id)
+        self._settle()
+
+    def knows(self, call_id: str) -> bool:
+        """Whether a call of this id has been made."""
+        return call_id in self._open or call_id in self._gone
+
+    def is_open(self, call_id: str) -> bool:
+        """Whether a call of this id waits for its result."""
+        return call_id in self._open
+
+    def replace(self, entry: Entry, *, key: Hashable = None) -> None:
+        """Add an entry that takes the place of the surface items it names."""
+        first = self.surface.index(entry.replaces[0])
+        last = self.surface.index(entry.replaces[-1])
+        index = self._put(entry, key)
+        gone = self.surface[first : last + 1]
+        self._calls[index] = tuple(call for at in gone for call in self._calls.get(at, ()))
+        answers = [self._answers[at] for at in gone if at in self._answers]
+        if entry.type == "tool/result" and answers:
+            self._answers[index] = answers[-1]
+        self.surface[first : last + 1] = [index]
+        self._settle()
+
+    def close_calls(self, record: Record, time: int | None) -> None:
+        """Give every open call a stand-in result."""
+        if self._open:
+            self._close(list(self._open), time, record)
+
+    def compaction(self, item: RecordedCompaction, record: Record, *, key: Hashable = None) -> None:
+        """Add a compaction; one that would part a call from its result gives way headward."""
+        if not self.surface:
+            self.warnings.append(
+                f"line {record.line}: the log begins after what its compaction replaced"
+            )
+            data = user_data(item.content, injected_source("continuation"))
+            self.user(
+                Entry(type="user/message", data=data, time=item.time, origin=item.origin),
+                prompt=False,
+                key=key,
+            )
+            return
+        index = self._put(item, key)
+        if item.shadows is None:
+            self.surface = [index]
+        else:
+            first = self.surface.index(item.shadows[0])
+            self.surface[first : first + len(item.shadows)] = [index]
+        self._settle()
+
+    def balanced(self, indices: Iterable[int]) -> tuple[int, ...]:
+        """The run of surface items that ``indices`` span, cut back to where it parts no pair.
+
+        Empty where nothing is left of it.
+        """
+        wanted = set(indices)
+        places = [place for place, at in enumerate(self.surface) if at in wanted]
+        if not places:
+            return ()
+        first, last = places[0], places[-1]
+        while last + 1 < len(self.surface) and self._is_stand_in(self.surface[last + 1]):
+            last += 1
+        waiting: set[str] = set()
+        end = first
+        for place in range(first, last + 1):
+            at = self.surface[place]
+            waiting.update(self._calls.get(at, ()))
+            if at in self._answers and self._answers[at] not in waiting:
+                break
+            waiting.discard(self._answers.get(at, ""))
+            if not waiting:
+                end = place + 1
+        return tuple(self.surface[first:end])
+
+    def finish(self, *, finished: bool) -> tuple[Item, ...]:
+        """The items; of a log still being written, those that nothing to come can change."""
+        if not finished:
+            return tuple(self.items[: self._safe])
+        if self._last is not None:
+            self.close_calls(self._last, self._last_time)
+            if self._turns and self._turn:
+                self._put(self._turn_event("turn/end", self._last_time, self._last), None)
+        return tuple(self.items)
+
+    def seen(self, record: Record, time: int | None) -> None:
+        """Remember the record that is being read: what ends the log stands at its last one."""
+        self._last = record
+        self._last_time = time if time is not None else self._last_time
+
+    def _enter_turn(self, entry: Entry, *, starts: bool) -> None:
+        if not self._turns or (self._turn and not starts):
+            return
+        for kind in ("turn/end", "turn/start") if self._turn else ("turn/start",):
+            self._turn += kind == "turn/start"
+            data = {"turn": self._turn}
+            self._put(Entry(type=kind, data=data, time=entry.time, origin=entry.origin), None)
+        self._turn_used = False
+
+    def _turn_event(self, kind: str, time: int | None, record: Record) -> Entry:
+        return Entry(type=kind, data={"turn": self._turn}, time=time, origin=record.origin)
+
+    def _close(self, call_ids: list[str], time: int | None, record: Record) -> None:
+        for call_id in call_ids:
+            name, _, made_at = self._open[call_id]
+            content = [{"type": "text", "text": NO_RESULT}]
+            data = {**result_data(call_id, name, content, is_error=True), "synthetic": True}
+            self.warnings.append(f"line {made_at.line}: no result for the call {call_id!r}")
+            entry = Entry(type="tool/result", data=data, time=time, origin=record.origin)
+            self.answer(entry, call_id)
+
+    def _is_stand_in(self, index: int) -> bool:
+        item = self.items[index]
+        return isinstance(item, Entry) and item.data.get("synthetic") is True
+
+    def _settle(self) -> None:
+        """Where no call is open: let held text in, and note that so far nothing can change."""
+        if self._open:
+            return
+        held, self._held = self._held, []
+        for entry, key in held:
+            self._enter_turn(entry, starts=False)
+            self._place(entry, key)
+        self._safe = len(self.items)
+
+    def _place(self, entry: Entry, key: Hashable) -> int:
+        index = self._put(entry, key)
+        self.surface.append(index)
+        return index
+
+    def _put(self, item: Item, key: Hashable) -> int:
+        self.items.append(item)
+        if key is not None:
+            self.index[key] = len(self.items) - 1
+        return len(self.items) - 1
