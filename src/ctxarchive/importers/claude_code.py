@@ -96,7 +96,7 @@ class _Reader:
         return ImportedLog(
             format="claude-code",
             path=file.path,
-            session_id=self._first.get("sessionId") or file.path.name.split(".")[0] or "log",
+            session_id=self._first.get("sessionId") or file.stem,
             title=self._title,
             cwd=self._first.get("cwd"),
             created_at=self._created_at,

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from ctxarchive.errors import LogFormatError
+from ctxarchive.importers.chat import read_chat
 from ctxarchive.importers.claude_code import read_claude_code
+from ctxarchive.importers.codex import read_codex
 from ctxarchive.importers.detect import format_of
+from ctxarchive.importers.dsh import read_dsh
 from ctxarchive.importers.log import ImportedLog, LogFormat
+from ctxarchive.importers.pi import read_pi
 from ctxarchive.importers.records import LogFile, read_records
 
 
@@ -43,4 +47,16 @@ def read_log(path: Path, *, finished: bool = True, sidechains: bool = False) -> 
 
 
 def _read(file: LogFile, *, finished: bool, sidechains: bool) -> ImportedLog:
-    return read_claude_code(file, finished=finished, sidechains=sidechains)
+    match format_of(file):
+        case "claude-code":
+            return read_claude_code(file, finished=finished, sidechains=sidechains)
+        case "pi":
+            return read_pi(file, finished=finished)
+        case "codex":
+            return read_codex(file, finished=finished)
+        case "chat":
+            return read_chat(file, finished=finished)
+        case "dsh":
+            return read_dsh(file, finished=finished, own=False)
+        case "ctxarchive":
+            return read_dsh(file, finished=finished, own=True)

@@ -17,6 +17,7 @@ from ctxarchive.session.events import Origin
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_SUFFIXES = {"json", "jsonl", "ndjson", "gz", "zst", "zstd"}
 _CUT_OFF = "cut the last line off, or wait until the writer has finished"
 
 
@@ -74,6 +75,14 @@ class LogFile:
     records: tuple[Record, ...] = ()
     document: Any = None
     """The decoded whole, where the file is one JSON value and not lines."""
+
+    @property
+    def stem(self) -> str:
+        """The file's name without what tells its format: the id of a log that has none."""
+        name = self.path.name
+        while (end := name.rpartition("."))[0] and end[2] in _SUFFIXES:
+            name = end[0]
+        return name
 
 
 def milliseconds(value: Any) -> int | None:
