@@ -137,7 +137,7 @@ class BasicCompactionEngine(CompactionEngine):
             agent, span, trigger="region", owner=owner, budget=self._budget(agent)
         )
 
-    async def summarize(self, input: SummaryInput) -> Summary:  # noqa: A002 - the design's word
+    async def summarize(self, input: SummaryInput) -> Summary:
         """The summary of a span: the one step a subclass may change.
 
         Raises:
@@ -169,7 +169,9 @@ class BasicCompactionEngine(CompactionEngine):
                 )
             )
 
-    async def _summarize_or_fall_back(self, input: SummaryInput) -> Summary:  # noqa: A002
+    async def _summarize_or_fall_back(self, input: SummaryInput) -> Summary:
+        summary: Summary | None = None
+        failure: SummaryError | None = None
         try:
             with anyio.fail_after(self.policy.summary_timeout_s):
                 summary = await self._summarizer.summarize(input)
@@ -179,9 +181,10 @@ class BasicCompactionEngine(CompactionEngine):
             )
         except SummaryError as error:
             failure = error
-        else:
+        if summary is not None:
             return summary
-        if self.policy.on_summary_failure == "error" or self._summarizer is self._fallback:
+        refused = self.policy.on_summary_failure == "error" or self._summarizer is self._fallback
+        if failure is not None and refused:
             raise failure
         return await self._fallback.summarize(input)
 
@@ -233,6 +236,7 @@ class BasicCompactionEngine(CompactionEngine):
                     "commit", f"the bracket would not close: {closing}"
                 ) from closing
             raise
+        return result
 
     def _older(
         self, session: Session, measurement: Measurement, budget: Budget | None

@@ -56,7 +56,7 @@ class ExtractiveSummarizer:
     def __init__(self, meter: TokenMeter) -> None:
         self._meter = meter
 
-    async def summarize(self, input: SummaryInput) -> Summary:  # noqa: A002 - the design's word
+    async def summarize(self, input: SummaryInput) -> Summary:
         """The summary of ``input``; never fails."""
         budget = min(int(input.shadowed_tokens * SPAN_SHARE), input.max_tokens)
         if input.room_tokens is not None:

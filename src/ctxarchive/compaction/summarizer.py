@@ -72,7 +72,7 @@ class Summary:
 class Summarizer(Protocol):
     """Turns a span into a text."""
 
-    async def summarize(self, input: SummaryInput) -> Summary:  # noqa: A002 - the design's word
+    async def summarize(self, input: SummaryInput) -> Summary:
         """The summary of ``input``.
 
         Raises:
@@ -139,7 +139,7 @@ class ModelSummarizer:
     def __init__(self, model: Model) -> None:
         self._model = model
 
-    async def summarize(self, input: SummaryInput) -> Summary:  # noqa: A002
+    async def summarize(self, input: SummaryInput) -> Summary:
         """The model's summary of ``input``.
 
         Raises:

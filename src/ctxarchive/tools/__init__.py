@@ -1,1 +1,1 @@
-"""."""
+"""HOW THE MODEL ASKS: ``ctx_search``, over any knowledge base."""

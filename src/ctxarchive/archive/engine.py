@@ -1,0 +1,274 @@
+"""The archive engine: files a span, asks for the summary, and appends what says where the rest is.
+
+Only the summary step differs from the basic engine. Any failure here leaves the plain summary and
+one ``archive/failed``: a checkpoint promises nothing that is not on disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+import anyio
+import anyio.to_thread
+
+from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.history import History, history_of
+from ctxarchive.archive.index import DEFAULT_TOOL_NAME, index_text
+from ctxarchive.archive.recording import original_seq, record
+from ctxarchive.archive.settings import TranscriptConfig
+from ctxarchive.archive.transcript import Entry, message_entry, span_entry
+from ctxarchive.compaction.basic import BasicCompactionEngine
+from ctxarchive.compaction.checkpoint import frame
+from ctxarchive.compaction.engine import Observer
+from ctxarchive.compaction.policy import CompactionPolicy
+from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
+from ctxarchive.knowledge.records import LAYERS, Record, SourceRef
+from ctxarchive.knowledge.store import KnowledgeBase, Scope
+from ctxarchive.metering.meter import TokenMeter
+from ctxarchive.session.events import ArchiveFailedData, ArchiveFiledData
+from ctxarchive.session.log import Session
+from ctxarchive.session.messages import Message, text_block
+
+STANDING_LIMIT = 100_000
+"""Most older user messages considered for a checkpoint."""
+
+
+class ArchiveCompactionEngine(BasicCompactionEngine):
+    """A basic engine whose checkpoints point at everything they leave out.
+
+    Args:
+        knowledge: where spans are filed; opened and closed by the caller.
+        transcript: how much a checkpoint shows.
+        tool_name: what the host calls the search tool.
+        index: ``behind`` indexes new records while the summary is written; ``later`` leaves it to
+            the caller (a search finds unindexed records too, only more slowly).
+        summarizer: see the basic engine.
+        policy: see the basic engine.
+        meter: see the basic engine.
+        observer: see the basic engine.
+    """
+
+    def __init__(
+        self,
+        knowledge: KnowledgeBase,
+        *,
+        transcript: TranscriptConfig | None = None,
+        tool_name: str = DEFAULT_TOOL_NAME,
+        index: Literal["behind", "later"] = "behind",
+        summarizer: Summarizer | None = None,
+        policy: CompactionPolicy | None = None,
+        meter: TokenMeter | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        super().__init__(summarizer, policy=policy, meter=meter, observer=observer)
+        self.knowledge = knowledge
+        self.transcript = transcript or TranscriptConfig()
+        self._tool_name = tool_name
+        self._index = index
+        self._filed: WeakKeyDictionary[Session, int] = WeakKeyDictionary()
+        """How many of a session's content seqs are known to be on disk."""
+
+    async def summarize(self, input: SummaryInput) -> Summary:
+        """File the span, summarize it, and append the additions.
+
+        Raises:
+            SummaryError: as the basic engine.
+        """
+        filed = await self._try_file(input)
+        if filed is None:
+            return await super().summarize(input)
+        if self._index == "later":
+            summary = await super().summarize(input)
+        else:
+            summary = await self._summarize_and_index(input)
+        started = time.perf_counter()
+        try:
+            additions = self._additions(input, summary, filed)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the plain summary is legal
+            self._failed(input, "build", error)
+            return summary
+        self.report(input.compaction_id, "built", started, numbers={"chars": len(additions)})
+        return Summary(
+            text=summary.text,
+            additions=additions,
+            summarizer=summary.summarizer,
+            provider=summary.provider,
+            model=summary.model,
+            max_tokens=summary.max_tokens,
+            usage=summary.usage,
+            raw_output=summary.raw_output,
+            llm_stream_call=summary.llm_stream_call,
+        )
+
+    async def _try_file(self, input: SummaryInput) -> dict[int, Record] | None:
+        started = time.perf_counter()
+        try:
+            records, counts = await self._file(input)
+        except Exception as error:  # noqa: BLE001 - whatever it is, no promise may be made
+            self._failed(input, "file", error)
+            return None
+        self.report(input.compaction_id, "filed", started, numbers=counts)
+        return records
+
+    async def _file(self, input: SummaryInput) -> tuple[dict[int, Record], dict[str, int]]:
+        """Put every event up to the span's end on disk that is not there yet."""
+        session = input.session
+        await session.flush()
+        history = history_of(session)
+        through = max(input.shadowed_seqs)
+        start = self._filed.get(session, 0)
+        end = start
+        records: dict[int, Record] = {}
+        while end < len(history.content) and history.content[end] <= through:
+            made = _record(session, history, history.content[end])
+            if made is not None:
+                records[made.seq] = made
+            end += 1
+        header = session.header
+        if start == 0:
+            self.knowledge.register(
+                session.id,
+                title=header.title,
+                parent=header.parent,
+                inherited_seq=header.inherited_seq,
+            )
+        with anyio.CancelScope(shield=True):
+            put = await anyio.to_thread.run_sync(self.knowledge.put, tuple(records.values()))
+        self._filed[session] = end
+        counts = {layer: put.added.get(layer, 0) for layer in LAYERS} | {"already": put.already}
+        session.append(
+            "archive/filed",
+            ArchiveFiledData(
+                compaction_id=input.compaction_id,
+                through_seq=through,
+                constraint=counts["constraint"],
+                finding=counts["finding"],
+                narrative=counts["narrative"],
+                already=counts["already"],
+            ),
+        )
+        return records, counts
+
+    async def _summarize_and_index(self, input: SummaryInput) -> Summary:
+        """The summary, with the index brought up to date in the meantime."""
+        outcome: list[Summary | Exception] = []
+
+        async def summarize() -> None:
+            try:
+                outcome.append(await super(ArchiveCompactionEngine, self).summarize(input))
+            except Exception as error:  # noqa: BLE001 - re-raised below, outside the group
+                outcome.append(error)
+
+        async def index() -> None:
+            started = time.perf_counter()
+            try:
+                await anyio.to_thread.run_sync(self.knowledge.index_pending)
+            except Exception as error:  # noqa: BLE001 - records are safe; search scans meanwhile
+                self.report(input.compaction_id, "failed", started, error=error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(index)
+            group.start_soon(summarize)
+        result = outcome[0]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _additions(
+        self,
+        input: SummaryInput,
+        summary: Summary,
+        filed: dict[int, Record],
+    ) -> str:
+        session = input.session
+        history = history_of(session)
+        span = [_span_record(session, history, filed, seq) for seq in input.shadowed_seqs]
+        older = self._older_messages(session, {item.seq for item in span if item is not None})
+        index = index_text(
+            session.id,
+            self.knowledge.layers(session.id),
+            history.compactions,
+            max_chars=self.transcript.max_index_chars,
+            tool_name=self._tool_name,
+        )
+        material = Material(
+            standing=tuple(self._standing(item) for item in older),
+            span=tuple(self._entry(item, history) for item in span),
+            index=index,
+            constraints=tuple(
+                seq
+                for seq, layer in self.knowledge.archived(session.id).items()
+                if layer == "constraint"
+            ),
+            originals=history.originals,
+        )
+        limits = self._limits(input, summary)
+        return fit(material, limits, self.meter.text, self.transcript)
+
+    def _older_messages(self, session: Session, span: set[int]) -> list[Record]:
+        scope = Scope(sources=(SourceRef(session=session.id, layer="constraint"),))
+        found = self.knowledge.range(scope, STANDING_LIMIT)
+        return [item for item in found if item.seq not in span and item.seq not in session.surface]
+
+    def _standing(self, item: Record) -> Entry:
+        return message_entry(item, self.transcript.user_clip_at, self.transcript.user_clip_keep)
+
+    def _entry(self, item: Record | None, history: History) -> Entry:
+        call = None if item is None else history.calls.get(item.seq)
+        return span_entry(item, self.transcript, "" if call is None else call.essence)
+
+    def _limits(self, input: SummaryInput, summary: Summary) -> Limits:
+        """What the additions may take, beside the framed summary."""
+        bare = self.meter.message(Message(role="user", content=(text_block(frame(summary.text)),)))
+        whole = int(input.shadowed_tokens * self.transcript.max_checkpoint_ratio)
+        if input.room_tokens is not None:
+            whole = min(whole, input.room_tokens)
+        return Limits(
+            tokens=max(0, whole - bare),
+            chars=self.transcript.max_addition_chars,
+            transcript_chars=self.transcript.max_transcript_chars,
+        )
+
+    def _failed(
+        self,
+        input: SummaryInput,
+        stage: Literal["file", "build"],
+        error: Exception,
+    ) -> None:
+        input.session.append(
+            "archive/failed",
+            ArchiveFailedData(
+                compaction_id=input.compaction_id,
+                stage=stage,
+                error=str(error) or type(error).__name__,
+            ),
+        )
+        self.report(input.compaction_id, "failed", time.perf_counter(), error=error)
+
+
+def _record(session: Session, history: History, seq: int) -> Record | None:
+    call = history.calls.get(seq)
+    return record(
+        session.id,
+        session.event_at(seq),
+        name=None if call is None else call.name,
+        head="" if call is None else call.line,
+    )
+
+
+def _span_record(
+    session: Session, history: History, filed: dict[int, Record], seq: int
+) -> Record | None:
+    """The record behind a surface entry: of a shortened tool result, the original's."""
+    original = original_seq(session.event_at(seq))
+    return filed.get(original) or _record(session, history, original)
+
+
+def records_through(session: Session, seqs: Sequence[int]) -> list[Record]:
+    """The records of some events, in order; events that have none are left out."""
+    history = history_of(session)
+    made = (_record(session, history, seq) for seq in seqs)
+    return [item for item in made if item is not None]

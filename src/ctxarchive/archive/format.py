@@ -1,0 +1,245 @@
+"""The checkpoint's additions as text: pointers, notices, headings; and the way back by count.
+
+Everything a model reads of the archive is spelt here and nowhere else. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ctxarchive.errors import SessionError
+
+STANDING_HEADING = "## Standing User Messages"
+TRANSCRIPT_HEADING = "## Conversation Transcript"
+INDEX_HEADING = "## Archive Index"
+
+EntryRole = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointer:
+    """A ``ctx_search`` call that returns what was left out."""
+
+    sources: tuple[str, ...]
+    """Source labels; one for a single record."""
+    seq: int | None = None
+    offset: int = 0
+    """Code points into the record's text."""
+    length: int | None = None
+    """Code points; ``None`` for the whole record."""
+    after_seq: int | None = None
+    """With ``before_seq``: whole records between them, both exclusive."""
+    before_seq: int | None = None
+
+    def call(self) -> str:
+        """The call as it is printed."""
+        names = ", ".join(f'"{source}"' for source in self.sources)
+        source = names if len(self.sources) == 1 else f"[{names}]"
+        if self.seq is None:
+            bounds = f"after_seq: {self.after_seq}, before_seq: {self.before_seq}"
+            return f"ctx_search(source: {source}, {bounds})"
+        if self.length is None:
+            return f"ctx_search(source: {source}, seq: {self.seq})"
+        part = f"offset: {self.offset}, length: {self.length}"
+        return f"ctx_search(source: {source}, seq: {self.seq}, {part})"
+
+
+_SOURCE = r'(?P<source>"[^"\n]*"|\[[^\]\n]*\])'
+_CALL = (
+    rf"ctx_search\(source: {_SOURCE}, (?:seq: (?P<seq>\d+)"
+    r"(?:, offset: (?P<offset>\d+), length: (?P<length>\d+))?"
+    r"|after_seq: (?P<after>-?\d+), before_seq: (?P<before>\d+))\)"
+)
+_NOTICE = re.compile(
+    rf"\n\[\.\.\. (?P<elided>\d+) of (?P<total>\d+) chars elided from seq (?P<from>\d+); "
+    rf"retrieve with {_CALL} \.\.\.\]\n"
+)
+_RUN = re.compile(
+    rf"\[\.\.\. (?P<count>\d+) older (?:entries|user messages) elided "
+    rf"\(seq (?P<first>\d+)\.\.(?P<last>\d+)\); retrieve with {_CALL} \.\.\.\]"
+)
+_ENTRY = re.compile(r"## \[(?P<role>user|assistant) (?P<seq>\d+), (?P<chars>\d+) chars\]")
+_TOOL = re.compile(
+    rf"## \[tool (?P<name>.*) seq (?P<toolseq>\d+), (?P<chars>\d+) chars"
+    rf"(?:: (?P<essence>.*?))? → {_CALL}\]"
+)
+
+
+def clip_notice(pointer: Pointer, elided: int, total: int) -> str:
+    """The line that stands where the middle of a text was left out."""
+    return (
+        f"[... {elided} of {total} chars elided from seq {pointer.seq}; "
+        f"retrieve with {pointer.call()} ...]"
+    )
+
+
+def run_notice(
+    pointer: Pointer, count: int, first: int, last: int, *, what: str = "entries"
+) -> str:
+    """The line that stands where whole entries were left out."""
+    return (
+        f"[... {count} older {what} elided (seq {first}..{last}); "
+        f"retrieve with {pointer.call()} ...]"
+    )
+
+
+def entry_heading(role: EntryRole, seq: int, chars: int) -> str:
+    """The heading of a message; ``chars`` is the length of its whole text in code points."""
+    return f"## [{role} {seq}, {chars} chars]"
+
+
+def tool_line(name: str, seq: int, chars: int, essence: str, pointer: Pointer) -> str:
+    """The one line that stands for a tool's result."""
+    did = f": {one_line(essence)}" if essence else ""
+    return f"## [tool {one_line(name)} seq {seq}, {chars} chars{did} → {pointer.call()}]"
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks, control characters or arrows, so that it cannot end its line."""
+    flat = "".join(" " if not character.isprintable() else character for character in text)
+    return " ".join(flat.split()).replace("→", "->")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedEntry:
+    """One entry of the additions, read back by count."""
+
+    section: Literal["standing", "transcript"]
+    role: Literal["user", "assistant", "tool", "run"]
+    seq: int
+    """The record's seq; of a run, its first."""
+    chars: int
+    """Code points of the whole text; of a run, how many entries it stands for."""
+    head: str
+    """What is shown before the elided part; everything, where nothing is elided."""
+    pointer: Pointer | None
+    """What returns the elided part."""
+    tail: str
+
+
+def parse_additions(additions: str) -> tuple[list[ParsedEntry], str]:
+    """The entries of a checkpoint's additions, and the archive index's body.
+
+    Reads by count: nothing inside an entry's text can look like structure.
+
+    Raises:
+        SessionError: ``event``, naming the offset at which the text is not of our format.
+    """
+    entries: list[ParsedEntry] = []
+    place = 0
+    section: Literal["standing", "transcript"] = "standing"
+    while place < len(additions):
+        if additions.startswith("\n", place):
+            place += 1
+        elif additions.startswith(INDEX_HEADING + "\n", place):
+            return entries, additions[place + len(INDEX_HEADING) + 1 :]
+        elif additions.startswith(STANDING_HEADING + "\n", place):
+            section, place = "standing", place + len(STANDING_HEADING)
+        elif additions.startswith(TRANSCRIPT_HEADING + "\n", place):
+            section, place = "transcript", place + len(TRANSCRIPT_HEADING)
+        else:
+            entry, place = _entry(additions, place, section)
+            entries.append(entry)
+    return entries, ""
+
+
+def _entry(
+    text: str, place: int, section: Literal["standing", "transcript"]
+) -> tuple[ParsedEntry, int]:
+    heading = _ENTRY.match(text, place)
+    if heading:
+        return _message(text, heading, section)
+    tool = _TOOL.match(text, place)
+    if tool:
+        parsed = ParsedEntry(
+            section=section,
+            role="tool",
+            seq=int(tool["toolseq"]),
+            chars=int(tool["chars"]),
+            head="",
+            pointer=_pointer(tool),
+            tail="",
+        )
+        return parsed, tool.end()
+    run = _RUN.match(text, place)
+    if run:
+        parsed = ParsedEntry(
+            section=section,
+            role="run",
+            seq=int(run["first"]),
+            chars=int(run["count"]),
+            head="",
+            pointer=_pointer(run),
+            tail="",
+        )
+        return parsed, run.end()
+    raise SessionError("event", f"additions: no entry of ours at offset {place}")
+
+
+def _message(
+    text: str, heading: re.Match[str], section: Literal["standing", "transcript"]
+) -> tuple[ParsedEntry, int]:
+    role: EntryRole = "user" if heading["role"] == "user" else "assistant"
+    seq, chars, start = int(heading["seq"]), int(heading["chars"]), heading.end() + 1
+    notice = own_notice(text, start, seq, chars)
+    if notice is None:
+        body = text[start : start + chars]
+        parsed = ParsedEntry(
+            section=section, role=role, seq=seq, chars=chars, head=body, pointer=None, tail=""
+        )
+        return parsed, start + chars
+    head = text[start : notice.start()]
+    end = notice.end() + chars - len(head) - int(notice["elided"])
+    parsed = ParsedEntry(
+        section=section,
+        role=role,
+        seq=seq,
+        chars=chars,
+        head=head,
+        pointer=_pointer(notice),
+        tail=text[notice.end() : end],
+    )
+    return parsed, end
+
+
+def own_notice(text: str, start: int, seq: int, chars: int) -> re.Match[str] | None:
+    """The first clip notice behind ``start`` that fits an entry of ``seq`` and ``chars``.
+
+    It fits when its numbers agree with the place it stands at. A text that holds such a line of
+    its own is never shown with that line: the renderer elides around it.
+    """
+    found = text.find("\n[... ", start, start + chars + 6)
+    while found >= 0:
+        match = _NOTICE.match(text, found)
+        place = found - start
+        found = text.find("\n[... ", found + 1, start + chars + 6)
+        if match is None:
+            continue
+        numbers = (match["from"], match["total"], match["seq"], match["offset"], match["length"])
+        if numbers == (str(seq), str(chars), str(seq), str(place), match["elided"]):
+            return match
+    return None
+
+
+def _pointer(match: re.Match[str]) -> Pointer:
+    sources = tuple(re.findall(r'"([^"]*)"', match["source"]))
+    if match["seq"] is None:
+        return Pointer(
+            sources=sources, after_seq=int(match["after"]), before_seq=int(match["before"])
+        )
+    if match["length"] is None:
+        return Pointer(sources=sources, seq=int(match["seq"]))
+    return Pointer(
+        sources=sources,
+        seq=int(match["seq"]),
+        offset=int(match["offset"]),
+        length=int(match["length"]),
+    )
+
+
+def source_argument(sources: Sequence[str]) -> str | list[str]:
+    """Sources as the tool takes them: one label, or a list."""
+    return sources[0] if len(sources) == 1 else list(sources)

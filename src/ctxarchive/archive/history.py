@@ -1,0 +1,149 @@
+"""What the archive engine needs to know of a log, kept up as the log grows.
+
+One pass over each event in a session's life: which call a result answers, which seqs carry
+content, and which compactions there were. Reads sessions, changes none.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ctxarchive.archive.recording import call_line, original_seq
+from ctxarchive.session.events import (
+    AssistantMessage,
+    CompactionSummary,
+    Event,
+    ToolResult,
+    UserMessage,
+)
+from ctxarchive.session.log import Session
+from ctxarchive.session.messages import ToolCallBlock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The call behind a tool's result."""
+
+    name: str
+    line: str
+    """Name and arguments on one line."""
+    essence: str
+    """What it did, in one line: a command, a path, a pattern, a URL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastCompaction:
+    """An earlier compaction of the session."""
+
+    first_seq: int
+    """Lowest seq it shadowed."""
+    last_seq: int
+    checkpoint_seq: int
+    time: int | None
+
+
+class History:
+    """One session's calls, content and compactions so far."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Call] = {}
+        """By the seq of the tool result."""
+        self.content: list[int] = []
+        """Seqs of events with records of their own, ascending."""
+        self.originals: list[int] = []
+        """Those of them that no compaction wrote."""
+        self.compactions: list[PastCompaction] = []
+        self._next = 0
+        self._open: dict[str, Call] = {}
+        self._summary: CompactionSummary | None = None
+
+    def advance(self, session: Session) -> None:
+        """Take in what was appended since the last time."""
+        for seq in range(self._next, len(session)):
+            self._take(session.event_at(seq))
+            self._next = seq + 1
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, AssistantMessage):
+            for block in event.data.message.content:
+                if isinstance(block, ToolCallBlock):
+                    self._open[block.id] = _call(block)
+        elif isinstance(event, ToolResult):
+            call = self._open.get(event.data.message.block.tool_call_id)
+            if call is not None:
+                self.calls[event.seq] = call
+        elif isinstance(event, CompactionSummary):
+            self._summary = event
+        if event.message is not None and original_seq(event) == event.seq:
+            self.content.append(event.seq)
+            if not (isinstance(event, UserMessage) and event.is_checkpoint):
+                self.originals.append(event.seq)
+        if isinstance(event, UserMessage) and event.is_checkpoint and self._summary is not None:
+            seqs = self._summary.data.shadowed_seqs
+            self.compactions.append(
+                PastCompaction(
+                    first_seq=min(seqs),
+                    last_seq=max(seqs),
+                    checkpoint_seq=event.seq,
+                    time=event.time,
+                )
+            )
+            self._summary = None
+
+
+_HISTORIES: WeakKeyDictionary[Session, History] = WeakKeyDictionary()
+
+
+def history_of(session: Session) -> History:
+    """The session's history, up to its newest event."""
+    history = _HISTORIES.get(session)
+    if history is None:
+        history = _HISTORIES[session] = History()
+    history.advance(session)
+    return history
+
+
+def _call(block: ToolCallBlock) -> Call:
+    try:
+        values = json.loads(block.arguments)
+    except ValueError:
+        values = block.arguments
+    return Call(
+        name=block.name,
+        line=call_line(block.name, block.arguments),
+        essence=_essence(values),
+    )
+
+
+_TELLING = (
+    ("command", "cmd", "script", "code"),
+    ("pattern", "query", "regex", "q", "search"),
+    ("file_path", "filePath", "path", "notebook_path", "filename", "file", "target_file"),
+    ("url", "uri"),
+    ("description", "subject", "title", "prompt", "text", "input"),
+)
+
+
+def _essence(values: Any) -> str:
+    """The argument that tells most of what a call did, by the shape of its arguments."""
+    if isinstance(values, str):
+        return _first_line(values)
+    if not isinstance(values, dict):
+        return ""
+    for keys in _TELLING:
+        for key in keys:
+            value = values.get(key)
+            if isinstance(value, str) and value.strip():
+                return _first_line(value)
+            if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
+                return _first_line(" ".join(value))
+    return next(
+        (_first_line(value) for value in values.values() if isinstance(value, str) and value), ""
+    )
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,40 @@
+"""The constants of the archive engine, each settable. Values only."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class TranscriptConfig(BaseModel):
+    """How much of each message a checkpoint shows. Lengths are in Unicode code points."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    user_clip_at: int = Field(default=1_000, ge=0)
+    """User messages up to this length are shown whole."""
+    user_clip_keep: int = Field(default=500, ge=0)
+    """Head and tail kept of a longer one, each."""
+    assistant_min_split: int = Field(default=400, ge=0)
+    """Assistant prose up to this length is shown whole."""
+    assistant_keep: int = Field(default=200, ge=0)
+    """Head and tail kept of longer prose, each."""
+    keep_assistant: bool = True
+    """Whether assistant prose is shown at all."""
+    tool_essence: int = Field(default=80, ge=0)
+    """Most code points of what a tool call did, on its line."""
+    max_transcript_chars: int = Field(default=400_000, ge=0)
+    """Bound of the transcript."""
+    max_index_chars: int = Field(default=1_200, ge=0)
+    """Bound of the archive index."""
+    max_addition_chars: int | None = Field(default=None, ge=0)
+    """Bound of all that is added to the summary; ``None`` for none beyond the others."""
+    max_checkpoint_ratio: float = Field(default=0.5, gt=0, lt=1)
+    """Largest share of the shadowed tokens that the checkpoint may take."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TranscriptConfig:
+        if 2 * self.user_clip_keep > self.user_clip_at:
+            raise ValueError("user_clip_keep: head and tail together exceed user_clip_at")
+        if 2 * self.assistant_keep > self.assistant_min_split:
+            raise ValueError("assistant_keep: head and tail together exceed assistant_min_split")
+        return self

@@ -1,0 +1,130 @@
+"""The span as entries: what each shows, what it leaves out, and the pointer to the rest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ctxarchive.archive.clipping import cut_at_or_after, cut_at_or_before
+from ctxarchive.archive.format import (
+    EntryRole,
+    Pointer,
+    clip_notice,
+    entry_heading,
+    own_notice,
+    run_notice,
+    tool_line,
+)
+from ctxarchive.archive.settings import TranscriptConfig
+from ctxarchive.knowledge.records import LAYERS, Record, source_label
+
+Kind = Literal["user", "finding", "narrative", "tool", "hidden", "break"]
+"""What an entry is: ``hidden`` shows nothing but may lie inside a dropped run; ``break`` ends one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One event of the span, or one older message."""
+
+    kind: Kind
+    record: Record | None
+    """Its record; ``None`` for a break that has none."""
+    shown: str = ""
+    """What stands in the checkpoint."""
+
+    @property
+    def seq(self) -> int:
+        """The seq its record is archived under; -1 where there is none."""
+        return -1 if self.record is None else self.record.seq
+
+
+def span_entry(record: Record | None, config: TranscriptConfig, essence: str) -> Entry:
+    """The entry of one position of the span.
+
+    Args:
+        record: what is archived of it; ``None`` where nothing is.
+        config: how much to show.
+        essence: what the call behind a tool's result did, in one line.
+    """
+    if record is None or record.kind == "checkpoint":
+        return Entry(kind="break", record=record)
+    if record.role == "tool":
+        return _tool(record, config, essence)
+    if record.kind == "injected" or not (record.text or record.images):
+        return Entry(kind="hidden", record=record)
+    if record.role == "user":
+        return message_entry(record, config.user_clip_at, config.user_clip_keep)
+    return message_entry(record, config.assistant_min_split, config.assistant_keep)
+
+
+def message_entry(record: Record, clip_at: int, keep: int) -> Entry:
+    """A message: whole up to ``clip_at`` code points, else head and tail of ``keep`` each.
+
+    Nothing is clipped where the notice would be longer than what it elides.
+    """
+    text = record.text
+    role: EntryRole = "user" if record.role == "user" else "assistant"
+    kind: Kind = role if role == "user" else _prose(record)
+    head = tail = len(text)
+    if len(text) > clip_at:
+        start = cut_at_or_before(text, keep)
+        end = cut_at_or_after(text, len(text) - keep)
+        if len(_notice(record, start, end)) + 2 < end - start:
+            head, tail = start, end
+    head, tail = _around_imitation(record, head, tail)
+    shown = text
+    if head < tail:
+        shown = f"{text[:head]}\n{_notice(record, head, tail)}\n{text[tail:]}"
+    heading = entry_heading(role, record.seq, len(text))
+    return Entry(kind=kind, record=record, shown=f"{heading}\n{shown}")
+
+
+def _prose(record: Record) -> Kind:
+    return "finding" if record.layer == "finding" else "narrative"
+
+
+def _tool(record: Record, config: TranscriptConfig, essence: str) -> Entry:
+    pointer = Pointer(sources=(source_label(record.session, record.layer),), seq=record.seq)
+    did = essence[: config.tool_essence]
+    line = tool_line(record.name or "tool", record.seq, len(record.text), did, pointer)
+    return Entry(kind="tool", record=record, shown=line)
+
+
+def _around_imitation(record: Record, head: int, tail: int) -> tuple[int, int]:
+    """Bounds of the elided part that leave no line which a reader by count would take for ours."""
+    text = record.text
+    fake = own_notice(text[:head], 0, record.seq, len(text))
+    if fake is None:
+        return head, tail
+    start = cut_at_or_before(text, fake.start())
+    end = cut_at_or_after(text, fake.end())
+    return start, (max(tail, end) if head < tail else end)
+
+
+def _notice(record: Record, head: int, tail: int) -> str:
+    pointer = Pointer(
+        sources=(source_label(record.session, record.layer),),
+        seq=record.seq,
+        offset=head,
+        length=tail - head,
+    )
+    return clip_notice(pointer, tail - head, len(record.text))
+
+
+def run_line(run: Sequence[Record], *, what: str = "entries") -> str:
+    """The line that stands for a dropped run.
+
+    Args:
+        run: records of one session with ascending seqs and nothing archived between them.
+        what: how the line calls them.
+    """
+    told = [record for record in run if record.text]
+    layers = [layer for layer in LAYERS if any(record.layer == layer for record in told)]
+    first, last = told[0].seq, told[-1].seq
+    pointer = Pointer(
+        sources=tuple(source_label(told[0].session, layer) for layer in layers),
+        after_seq=first - 1,
+        before_seq=last + 1,
+    )
+    return run_notice(pointer, len(told), first, last, what=what)
