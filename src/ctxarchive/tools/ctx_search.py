@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
@@ -174,19 +175,26 @@ class CtxSearchTool:
         )
 
     def _sources(self, labels: Sequence[str] | None) -> tuple[SourceRef, ...] | None:
-        allowed = self._permitted()
         if labels is None:
-            if allowed is None:
+            permitted = self._permitted()
+            if permitted is None:
                 return None
-            return tuple(SourceRef(session=session) for session in allowed)
+            return tuple(SourceRef(session=session) for session in permitted)
         found = tuple(parse_source(label) for label in labels)
         for source in found:
-            if allowed is not None and source.session not in allowed:
+            if not self._may_read(source.session):
                 raise KnowledgeError(
                     "scope",
                     f"source {source_label(source.session)!r} is outside what this tool may read",
                 )
         return found
+
+    def _may_read(self, session: str) -> bool:
+        if session == self._session or (self._allowed is not None and session in self._allowed):
+            return True
+        if self._session is None:
+            return self._allowed is None
+        return session in _ancestry(self._knowledge, self._session)
 
     def _permitted(self) -> list[str] | None:
         """Sessions that may be read, the current one first; ``None`` for all."""
@@ -234,67 +242,66 @@ class CtxSearchTool:
 
     def _part(self, record: Record, offset: int, end: int) -> str:
         """A part of a record's text under its heading, with the call that goes on where it is cut."""
+        total = len(record.text)
         heading = _heading(record)
-        body = record.text[offset:end]
-        shown = self._room(heading, record, offset, end)
-        if shown >= end:
-            return f"{heading}{_extent(record, offset, end)}\n{body}"
-        rest = _call(record, shown, end - shown)
-        extent = f" [{offset}..{shown} of {len(record.text)}]"
+        whole = f"{heading}{_extent(record, offset, end)}\n{record.text[offset:end]}"
+        if len(whole) <= self._max:
+            return whole
+        widest = f" [{total}..{total} of {total}]\n\n[{total}..{total} of {total}] continue with "
+        taken = len(heading) + len(widest) + len(_call(record, total, total))
+        shown = min(end, offset + max(1, self._max - taken))
+        extent = f"[{offset}..{shown} of {total}]"
         return (
-            f"{heading}{extent}\n{record.text[offset:shown]}\n"
-            f"[{offset}..{shown} of {len(record.text)}; continue with {rest}]"
+            f"{heading} {extent}\n{record.text[offset:shown]}\n"
+            f"{extent} continue with {_call(record, shown, end - shown)}"
         )
 
-    def _room(self, heading: str, record: Record, offset: int, end: int) -> int:
-        """How far into the record's text the answer reaches."""
-        total = len(record.text)
-        whole = len(heading) + len(_extent(record, offset, end)) + 1
-        if whole + end - offset <= self._max:
-            return end
-        widest = f" [{offset}..{total} of {total}]"
-        closing = f"\n[{offset}..{total} of {total}; continue with {_call(record, total, total)}]"
-        return offset + max(1, self._max - len(heading) - len(widest) - len(closing) - 1)
-
     def _list(self, asked: CtxSearchInput) -> str:
-        if (
-            asked.after_seq is None
-            and asked.before_seq is None
-            and not (asked.after or asked.before)
-        ):
+        bounds = (asked.after_seq, asked.before_seq, asked.after, asked.before)
+        if all(bound is None for bound in bounds):
             raise ToolInputError(
                 "give queries to search, seq to fetch a record, or after_seq and before_seq to "
                 "list whole records"
             )
-        scope = self._scope(asked)
+        scope = self._one_session(self._scope(asked))
         parts: list[str] = []
         left = self._max
-        last: tuple[str, int] | None = None
-        for record in self._records(scope):
-            part = f"{_heading(record)}{_extent(record, 0, len(record.text))}\n{record.text}"
-            rest = _continue_list(asked, self._labels(asked), record.seq - 1)
-            if len(part) + 2 > left - len(rest) - 2:
-                if parts:
-                    parts.append(rest)
-                else:
-                    first = self._part(record, 0, len(record.text))
-                    parts.append(first)
-                    parts.append(_continue_list(asked, self._labels(asked), record.seq))
-                return "\n\n".join(parts)
-            parts.append(part)
-            left -= len(part) + 2
-            last = (record.session, record.seq)
-        if last is None:
-            return "No records in that range."
-        return "\n\n".join(parts)
+        for record in self._walk(scope):
+            part = f"{_heading(record)}\n{record.text}"
+            rest = _continue_list(asked, scope, record.seq - 1)
+            if len(part) + len(rest) + 4 <= left:
+                parts.append(part)
+                left -= len(part) + 2
+                continue
+            if not parts:
+                # Longer than an answer by itself: its beginning, how to go on in it, and behind it.
+                after = _continue_list(asked, scope, record.seq)
+                cut = CtxSearchTool(self._knowledge, max_output_chars=self._max - len(after) - 2)
+                return f"{cut._part(record, 0, len(record.text))}\n\n{after}"
+            return "\n\n".join([*parts, rest])
+        return "\n\n".join(parts) or "No records in that range."
 
-    def _labels(self, asked: CtxSearchInput) -> list[str]:
-        sources = self._sources(asked.source) or ()
-        return [source_label(source.session, source.layer) for source in sources]
+    def _one_session(self, scope: Scope) -> Scope:
+        """The scope of one session: seqs order the records of one session only."""
+        sources = scope.sources or ()
+        sessions = list(dict.fromkeys(source.session for source in sources))
+        if self._session in sessions:
+            sessions = [self._session]
+        if len(sessions) != 1:
+            raise ToolInputError("source: listing whole records takes sources of one session")
+        chosen = tuple(source for source in sources if source.session == sessions[0])
+        return replace(scope, sources=chosen)
 
-    def _records(self, scope: Scope) -> list[Record]:
-        found = self._knowledge.range(scope, RANGE_BATCH)
-        return [record for record in found if record.text and record.kind != "checkpoint"]
+    def _walk(self, scope: Scope) -> Iterator[Record]:
+        """A session's records in order: those with a text that no compaction wrote."""
+        while True:
+            found = self._knowledge.range(scope, RANGE_BATCH)
+            for record in found:
+                if record.text and record.kind != "checkpoint":
+                    yield record
+            if len(found) < RANGE_BATCH:
+                return
+            scope = replace(scope, after_seq=found[-1].seq)
 
     def _search(self, asked: CtxSearchInput) -> str:
         queries = asked.queries or []
@@ -422,11 +429,18 @@ def _call(record: Record, offset: int, length: int) -> str:
     return f'{NAME}(source: "{label}", seq: {record.seq}, offset: {offset}, length: {length})'
 
 
-def _continue_list(asked: CtxSearchInput, labels: Sequence[str], after: int) -> str:
-    names = ", ".join(f'"{label}"' for label in labels)
-    source = f"source: {names}, " if len(labels) == 1 else f"source: [{names}], " if labels else ""
-    bound = "" if asked.before_seq is None else f", before_seq: {asked.before_seq}"
-    return f"[more records follow; continue with {NAME}({source}after_seq: {after}{bound})]"
+def _continue_list(asked: CtxSearchInput, scope: Scope, after: int) -> str:
+    names = [f'"{source_label(source.session, source.layer)}"' for source in scope.sources or ()]
+    source = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
+    bounds = [f"source: {source}", f"after_seq: {after}"]
+    if asked.before_seq is not None:
+        bounds.append(f"before_seq: {asked.before_seq}")
+    bounds += [
+        f'{name}: "{value}"'
+        for name, value in (("after", asked.after), ("before", asked.before))
+        if value is not None
+    ]
+    return f"[more records follow] continue with {NAME}({', '.join(bounds)})"
 
 
 def _bound(text: str | None, name: str, shift: int) -> int | None:
