@@ -171,7 +171,7 @@ class _Reader:
 
     def _user(self, record: Record) -> None:
         content = content_list(record, record.at("message", "content"), "message.content")
-        if record.at("isCompactSummary") is True and self._boundary is not None:
+        if content and record.at("isCompactSummary") is True and self._boundary is not None:
             self._compaction(record, content)
             return
         self._drop_boundary(record)

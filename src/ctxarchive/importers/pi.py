@@ -56,6 +56,9 @@ class _Reader:
             self._route(record, record.text("provider"), record.text("modelId"))
         elif kind == "message":
             self._message(record)
+        elif kind == "custom_message":
+            blocks = content_list(record, record.at("content"), "content")
+            self._user(record, blocks, record.text("customType") or "extension")
         elif kind in {"compaction", "branch_summary"}:
             self._summary(record)
 
