@@ -12,10 +12,7 @@ from typing import Any
 from ctxarchive.importers.blocks import Block, result_data, user_data
 from ctxarchive.importers.injected import injected_source
 from ctxarchive.importers.log import Entry, Item, RecordedCompaction
-<<<<<<< HEAD
-=======
 from ctxarchive.importers.pairs import Pairs
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
 from ctxarchive.importers.records import Record
 
 NO_RESULT = "The log holds no result for this call."
@@ -43,16 +40,8 @@ class Assembly:
         self._turns = turns
         self._turn = 0
         self._turn_used = False
-<<<<<<< HEAD
-        self._open: dict[str, tuple[str, Hashable, Record]] = {}
-        self._gone: set[str] = set()
-        self._held: list[tuple[Entry, Hashable]] = []
-        self._calls: dict[int, tuple[str, ...]] = {}
-        self._answers: dict[int, str] = {}
-=======
         self._pairs = Pairs()
         self._held: list[tuple[Entry, Hashable]] = []
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         self._safe = 0
         self._last: Record | None = None
         self._last_time: int | None = None
@@ -107,11 +96,7 @@ class Assembly:
             prompt: whether it is one that starts a turn.
             key: what to find its index by.
         """
-<<<<<<< HEAD
-        if self._open:
-=======
         if self._pairs.open:
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
             self._held.append((entry, key))
             return
         self._enter_turn(entry, starts=prompt and self._turn_used)
@@ -140,20 +125,6 @@ class Assembly:
         Raises:
             LogFormatError: ``invalid``, when a call's id is that of one still open.
         """
-<<<<<<< HEAD
-        others = [name for name, (_, of, _) in self._open.items() if of != group]
-        if others:
-            self._close(others, entry.time, record)
-        for call_id in calls:
-            if call_id in self._open:
-                raise record.invalid(f"tool call {call_id!r} is made while it is already open")
-        self._enter_turn(entry, starts=False)
-        self._turn_used = True
-        index = self._place(entry, key)
-        self._calls[index] = tuple(calls)
-        for call_id, name in calls.items():
-            self._open[call_id] = (name, group, record)
-=======
         others = self._pairs.of_others(group)
         if others:
             self._close(others, entry.time, record)
@@ -163,7 +134,6 @@ class Assembly:
         self._enter_turn(entry, starts=False)
         self._turn_used = True
         self._pairs.make(self._place(entry, key), calls, record, group=group)
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         self._settle()
 
     def result(
@@ -182,17 +152,11 @@ class Assembly:
         Raises:
             LogFormatError: ``invalid``, when its call is not known.
         """
-<<<<<<< HEAD
-        if not isinstance(call_id, str) or not self.knows(call_id):
-            raise record.invalid(f"a tool result answers the call {call_id!r}, which is not there")
-        if call_id not in self._open:
-=======
         if not isinstance(call_id, str) or not self._pairs.knows(call_id):
             raise record.invalid(f"a tool result answers the call {call_id!r}, which is not there")
         if call_id not in self._pairs.open:
             if not content:
                 return
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
             source = {**injected_source("late-result"), "callId": call_id}
             data = user_data(content, source)
             self.user(
@@ -200,42 +164,12 @@ class Assembly:
                 prompt=False,
             )
             return
-<<<<<<< HEAD
-        data = result_data(call_id, self._open[call_id][0], content, is_error=is_error)
-=======
         data = result_data(call_id, self._pairs.open[call_id].name, content, is_error=is_error)
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         entry = Entry(type="tool/result", data=data, time=time, origin=record.origin)
         self.answer(entry, call_id)
 
     def answer(self, entry: Entry, call_id: str, *, key: Hashable = None) -> None:
         """Add a finished ``tool/result`` of a call that is open."""
-<<<<<<< HEAD
-        self._answers[self._place(entry, key)] = call_id
-        del self._open[call_id]
-        self._gone.add(call_id)
-        self._settle()
-
-    def knows(self, call_id: str) -> bool:
-        """Whether a call of this id has been made."""
-        return call_id in self._open or call_id in self._gone
-
-    def is_open(self, call_id: str) -> bool:
-        """Whether a call of this id waits for its result."""
-        return call_id in self._open
-
-    def replace(self, entry: Entry, *, key: Hashable = None) -> None:
-        """Add an entry that takes the place of the surface items it names."""
-        first = self.surface.index(entry.replaces[0])
-        last = self.surface.index(entry.replaces[-1])
-        index = self._put(entry, key)
-        gone = self.surface[first : last + 1]
-        self._calls[index] = tuple(call for at in gone for call in self._calls.get(at, ()))
-        answers = [self._answers[at] for at in gone if at in self._answers]
-        if entry.type == "tool/result" and answers:
-            self._answers[index] = answers[-1]
-        self.surface[first : last + 1] = [index]
-=======
         self._pairs.answer(self._place(entry, key), call_id)
         self._settle()
 
@@ -271,18 +205,12 @@ class Assembly:
         index = self._put(entry, key)
         self._pairs.replace(index, calls, answer)
         self.surface[first : first + len(gone)] = [index]
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         self._settle()
 
     def close_calls(self, record: Record, time: int | None) -> None:
         """Give every open call a stand-in result."""
-<<<<<<< HEAD
-        if self._open:
-            self._close(list(self._open), time, record)
-=======
         if self._pairs.open:
             self._close(list(self._pairs.open), time, record)
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
 
     def compaction(self, item: RecordedCompaction, record: Record, *, key: Hashable = None) -> None:
         """Add a compaction; one that would part a call from its result gives way headward."""
@@ -317,22 +245,8 @@ class Assembly:
         first, last = places[0], places[-1]
         while last + 1 < len(self.surface) and self._is_stand_in(self.surface[last + 1]):
             last += 1
-<<<<<<< HEAD
-        waiting: set[str] = set()
-        end = first
-        for place in range(first, last + 1):
-            at = self.surface[place]
-            waiting.update(self._calls.get(at, ()))
-            if at in self._answers and self._answers[at] not in waiting:
-                break
-            waiting.discard(self._answers.get(at, ""))
-            if not waiting:
-                end = place + 1
-        return tuple(self.surface[first:end])
-=======
         run = self.surface[first : last + 1]
         return tuple(run[: self._pairs.balanced(run)])
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
 
     def finish(self, *, finished: bool) -> tuple[Item, ...]:
         """The items; of a log still being written, those that nothing to come can change."""
@@ -363,17 +277,10 @@ class Assembly:
 
     def _close(self, call_ids: list[str], time: int | None, record: Record) -> None:
         for call_id in call_ids:
-<<<<<<< HEAD
-            name, _, made_at = self._open[call_id]
-            content = [{"type": "text", "text": NO_RESULT}]
-            data = {**result_data(call_id, name, content, is_error=True), "synthetic": True}
-            self.warnings.append(f"line {made_at.line}: no result for the call {call_id!r}")
-=======
             call = self._pairs.open[call_id]
             content = [{"type": "text", "text": NO_RESULT}]
             data = {**result_data(call_id, call.name, content, is_error=True), "synthetic": True}
             self.warnings.append(f"line {call.record.line}: no result for the call {call_id!r}")
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
             entry = Entry(type="tool/result", data=data, time=time, origin=record.origin)
             self.answer(entry, call_id)
 
@@ -383,11 +290,7 @@ class Assembly:
 
     def _settle(self) -> None:
         """Where no call is open: let held text in, and note that so far nothing can change."""
-<<<<<<< HEAD
-        if self._open:
-=======
         if self._pairs.open:
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
             return
         held, self._held = self._held, []
         for entry, key in held:

@@ -34,11 +34,8 @@ def content_list(record: Record, content: Any, where: str) -> list[Block]:
     for block in content:
         if not isinstance(block, dict):
             raise record.invalid(f"a block of {where} is not an object")
-<<<<<<< HEAD
-=======
         if not isinstance(block.get("type", ""), str):
             raise record.invalid(f"a block of {where} has a type that is no text")
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         if block.get("type") == "text" and not isinstance(block.get("text"), str):
             raise record.invalid(f"a text block of {where} holds no text")
     return content

@@ -171,11 +171,7 @@ class _Reader:
 
     def _user(self, record: Record) -> None:
         content = content_list(record, record.at("message", "content"), "message.content")
-<<<<<<< HEAD
-        if record.at("isCompactSummary") is True and self._boundary is not None:
-=======
         if content and record.at("isCompactSummary") is True and self._boundary is not None:
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
             self._compaction(record, content)
             return
         self._drop_boundary(record)

@@ -202,12 +202,9 @@ class _Reader:
             content += _content(record, item.get("content")) if message else [item]
         if summary and all(summary not in block.get("text", "") for block in content):
             content.append({"type": "text", "text": summary})
-<<<<<<< HEAD
-=======
         if not content:
             self._assembly.warnings.append(f"line {record.line}: an empty compaction is left out")
             return
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         texts = [block["text"] for block in content if block.get("type") == "text"]
         item = RecordedCompaction(
             summary=summary or "\n".join(texts),
@@ -247,13 +244,9 @@ def _content(record: Record, content: Any) -> list[Block]:
 def _content_block(record: Record, block: Any) -> Block:
     if not isinstance(block, dict):
         raise record.invalid("a block of a message's content is not an object")
-<<<<<<< HEAD
-    kind, text = block.get("type"), block.get("text")
-=======
     kind, text = block.get("type", ""), block.get("text")
     if not isinstance(kind, str):
         raise record.invalid("a block of a message's content has a type that is no text")
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
     if kind in {"input_text", "output_text", "text"}:
         if not isinstance(text, str):
             raise record.invalid(f"an {kind} block holds no text")

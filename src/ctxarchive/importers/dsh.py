@@ -7,11 +7,7 @@ archive are left out: they speak of another archive, in seqs that no longer hold
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Callable
-=======
 from collections.abc import Callable, Iterable
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
 from typing import Any
 
 from ctxarchive.importers.assembly import Assembly
@@ -82,29 +78,12 @@ class _Reader:
         kind = record.text("type")
         if kind is None:
             raise record.invalid("an event without type")
-<<<<<<< HEAD
-        bracket = self._bracket
-=======
         if not isinstance(record.at("surfaceOp"), dict):
             self._release_prune()
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         if kind in {"compaction/start", "session/end-seed"}:
             self._abandon(f"line {record.line} begins anew")
         if kind == "compaction/start":
             self._bracket = Bracket(start=record)
-<<<<<<< HEAD
-        elif bracket is not None and kind == "compaction/summary":
-            bracket.summary, bracket.summary_key = record, key
-        elif bracket is not None and kind == "compaction/end":
-            self._end(bracket, record)
-        elif bracket is not None and bracket.takes(record):
-            bracket.checkpoint, bracket.checkpoint_key = record, key
-        elif bracket is not None:
-            bracket.inside.append((record, key))
-        elif kind not in _DROPPED:
-            self._plain(record, kind, key)
-
-=======
         elif self._bracket is not None:
             self._inside(self._bracket, record, kind, key)
         elif kind in {"compaction/summary", "compaction/end"}:
@@ -124,7 +103,6 @@ class _Reader:
         else:
             bracket.inside.append((record, key))
 
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
     def _end(self, bracket: Bracket, record: Record) -> None:
         if bracket.checkpoint is None or record.at("data", "error") is not None:
             self._abandon("it failed")
@@ -156,13 +134,6 @@ class _Reader:
             self._event(record, key)
 
     def _plain(self, record: Record, kind: str, key: int) -> None:
-<<<<<<< HEAD
-        if self._prune is not None:
-            replaced = record.at("surfaceOp")
-            if not isinstance(replaced, dict):
-                self._release_prune()
-=======
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         place: dict[str, Callable[[Record, int], None]] = {
             "user/message": self._user,
             "assistant/message": self._assistant,
@@ -201,13 +172,8 @@ class _Reader:
     def _user(self, record: Record, key: int) -> None:
         data = _payload(record)
         blocks = content_list(record, data.get("content"), "data.content")
-<<<<<<< HEAD
-        kind = record.at("data", "source", "kind")
-        if kind in {None, "user"} and (reason := injected_reason(first_text(blocks))):
-=======
         kind = record.text("data", "source", "kind") or "user"
         if kind == "user" and (reason := injected_reason(first_text(blocks))):
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
             data = {**data, "source": injected_source(reason)}
         if self._replaces(record, data, key):
             return
@@ -221,26 +187,16 @@ class _Reader:
             data = {**data, "recordedUsage": data["usage"]}
             del data["usage"]
         calls = _calls(record, blocks)
-<<<<<<< HEAD
-        if self._replaces(record, data, key):
-=======
         if self._replaces(record, data, key, calls=calls):
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
             return
         entry = self._entry(record, data)
         self._assembly.assistant(entry, calls, record, group=key, key=key)
 
     def _result(self, record: Record, key: int) -> None:
         data = _payload(record)
-<<<<<<< HEAD
-        if self._replaces(record, data, key):
-            return
-        call_id = _answered(record)
-=======
         call_id = _answered(record)
         if self._replaces(record, data, key, answer=call_id):
             return
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         if call_id is not None and self._assembly.is_open(call_id):
             self._assembly.answer(self._entry(record, data), call_id, key=key)
             return
@@ -251,9 +207,6 @@ class _Reader:
             blocks = content_list(record, inner.get("content"), "a tool result")
         self._assembly.result(record, call_id, blocks, is_error=False, time=record.time("time"))
 
-<<<<<<< HEAD
-    def _replaces(self, record: Record, data: dict[str, Any], key: int) -> bool:
-=======
     def _replaces(
         self,
         record: Record,
@@ -263,7 +216,6 @@ class _Reader:
         calls: Iterable[str] = (),
         answer: str | None = None,
     ) -> bool:
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         operation = record.at("surfaceOp")
         if not isinstance(operation, dict):
             return False
@@ -280,12 +232,8 @@ class _Reader:
             prune, prune_key = self._prune
             self._prune = None
             self._assembly.note(self._entry(prune, _payload(prune), run), key=prune_key)
-<<<<<<< HEAD
-        self._assembly.replace(self._entry(record, data, run), key=key)
-=======
         entry = self._entry(record, data, run)
         self._assembly.replace(entry, record, calls=calls, answer=answer, key=key)
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         return True
 
     def _hold_prune(self, record: Record, key: int) -> None:

@@ -56,12 +56,9 @@ class _Reader:
             self._route(record, record.text("provider"), record.text("modelId"))
         elif kind == "message":
             self._message(record)
-<<<<<<< HEAD
-=======
         elif kind == "custom_message":
             blocks = content_list(record, record.at("content"), "content")
             self._user(record, blocks, record.text("customType") or "extension")
->>>>>>> be78622b27f043208d75c3f56b63f3be4d68723f
         elif kind in {"compaction", "branch_summary"}:
             self._summary(record)
 
