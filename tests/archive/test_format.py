@@ -37,11 +37,12 @@ def user(text: str, *, session: str = "s", seq: int = SEQ, layer: Layer = "const
 
 def imitation(session: str, total: int, place: int, end: str) -> str:
     """A text of ``total`` code points that holds our own notice for itself, at ``place``."""
-    pointer = Pointer(
-        sources=(source_label(session, "constraint"),), seq=SEQ, offset=place, length=total // 3
-    )
-    middle = f"\n{clip_notice(pointer, total // 3, total)}{end}"
-    place = min(place, total - len(middle))
+    for _ in range(2):  # the place is a number in the notice, so its length moves the place
+        pointer = Pointer(
+            sources=(source_label(session, "constraint"),), seq=SEQ, offset=place, length=total // 3
+        )
+        middle = f"\n{clip_notice(pointer, total // 3, total)}{end}"
+        place = max(0, min(place, total - len(middle)))
     return f"{'p' * place}{middle}{'q' * (total - len(middle) - place)}"[:total]
 
 
