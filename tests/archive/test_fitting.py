@@ -26,9 +26,15 @@ KINDS = ("user", "finding", "narrative", "tool", "injected", "silent", "checkpoi
 
 def make_record(kind: str, seq: int, size: int) -> Record:
     """A record of one kind whose text names its seq and has about ``size`` words."""
-    text = "" if kind == "silent" else f"{kind} {seq} " + "word " * size
-    role = {"user": "user", "injected": "user", "checkpoint": "user", "tool": "tool"}
-    layer = {"user": "constraint", "finding": "finding", "tool": "finding"}
+    text = "" if kind in {"silent", "empty"} else f"{kind} {seq} " + "word " * size
+    role = {
+        "injected": "user",
+        "checkpoint": "user",
+        "tool": "tool",
+        "user": "user",
+        "empty": "user",
+    }
+    layer = {"user": "constraint", "empty": "constraint", "finding": "finding", "tool": "finding"}
     return Record(
         session="s",
         seq=seq,
@@ -72,7 +78,8 @@ def materials(draw: st.DrawFn) -> tuple[list[Record], list[Record]]:
     standing: list[Record] = []
     for _ in range(draw(st.integers(0, 6))):
         seq += draw(st.sampled_from([1, 1, 2]))
-        standing.append(make_record("user", seq, draw(st.integers(0, 300))))
+        words = draw(st.integers(0, 300))
+        standing.append(make_record(draw(st.sampled_from(["user", "user", "empty"])), seq, words))
     span: list[Record] = []
     for _ in range(draw(st.integers(1, 30))):
         seq += draw(st.sampled_from([1, 1, 1, 2]))
@@ -129,7 +136,7 @@ def test_with_room_for_everything_everything_is_shown(
     roomy = Limits(tokens=ROOMY, chars=None, transcript_chars=ROOMY)
     found, _ = parse_additions(fit(material(standing, span), roomy, price, CONFIG))
     hidden = {"injected", "checkpoint"}
-    wanted = [r.seq for r in standing if r.text]
+    wanted = [r.seq for r in standing]
     wanted += [r.seq for r in span if r.kind not in hidden and r.text]
     assert [entry.seq for entry in found] == wanted
     assert all(entry.role != "run" for entry in found)

@@ -258,7 +258,7 @@ def _older_messages(
         for seq in history.constraints[: bisect_right(history.constraints, through)]
         if seq not in span and seq not in session.surface
     )
-    return [item for item in made if item is not None]
+    return [item for item in made if item is not None and (item.text or item.images)]
 
 
 def _span_record(

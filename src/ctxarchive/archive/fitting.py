@@ -194,8 +194,12 @@ class _Draft:
 
     def _notice_cost(self, name: str) -> int:
         """About what a dropped run's line takes; it only steers, the result is measured."""
-        shown = [entry.record for entry in self._entries[name] if entry.record and entry.shown]
-        return self._cost(run_line([shown[0], shown[-1]])) if shown else 0
+        told = [
+            entry.record
+            for entry in self._entries[name]
+            if entry.record is not None and (entry.record.text or entry.record.images)
+        ]
+        return self._cost(run_line([told[0], told[-1]])) if told else 0
 
     def clip_until(self, clip_at: int, keep: int, limits: Limits) -> None:
         """Clip the span's user messages harder, oldest first, until the bounds hold."""
