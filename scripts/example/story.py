@@ -270,10 +270,13 @@ def who_depends() -> Moves:
         "whether one of them compares seqs where it should compare positions. Also check that our "
         "rule about layers holds: always import downwards, never from scripts into src."
     )
-    files, contracts = yield Say(
+    files, contracts, upwards = yield Say(
         "",
         bash("git grep -c 'surface' -- src/ctxarchive ':!src/ctxarchive/session'"),
         bash("sed -n '/importlinter/,$p' pyproject.toml"),
+        bash(
+            "git grep -nE '^(from|import) (scripts|example)' -- src || echo 'no such import in src'"
+        ),
     )
     names = [line.partition(":")[0] for line in files.splitlines()]
     uses, compared = yield Say(
@@ -293,7 +296,7 @@ def who_depends() -> Moves:
         f"{uses.count('surface.span')} times. {len(lines)} lines in src compare a seq with < or >, "
         "all in the output above: that is right where the order of the log is meant. messages.py "
         f"({messages.count(chr(10))} lines) knows no surface. The contract in pyproject.toml lists "
-        f"{contracts.count('[[tool.importlinter.contracts]]')} rules, and nothing in src imports scripts."
+        f"{contracts.count('[[tool.importlinter.contracts]]')} rules, and of imports from scripts: {upwards}."
     )
 
 
