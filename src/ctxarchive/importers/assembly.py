@@ -144,6 +144,7 @@ class Assembly:
         *,
         is_error: bool,
         time: int | None,
+        key: Hashable = None,
     ) -> None:
         """Add a tool's answer.
 
@@ -162,11 +163,12 @@ class Assembly:
             self.user(
                 Entry(type="user/message", data=data, time=time, origin=record.origin),
                 prompt=False,
+                key=key,
             )
             return
         data = result_data(call_id, self._pairs.open[call_id].name, content, is_error=is_error)
         entry = Entry(type="tool/result", data=data, time=time, origin=record.origin)
-        self.answer(entry, call_id)
+        self.answer(entry, call_id, key=key)
 
     def answer(self, entry: Entry, call_id: str, *, key: Hashable = None) -> None:
         """Add a finished ``tool/result`` of a call that is open."""

@@ -205,7 +205,8 @@ class _Reader:
         inner = next((b for b in blocks if b.get("type") == "tool-result"), None)
         if inner is not None:
             blocks = content_list(record, inner.get("content"), "a tool result")
-        self._assembly.result(record, call_id, blocks, is_error=False, time=record.time("time"))
+        time = record.time("time")
+        self._assembly.result(record, call_id, blocks, is_error=False, time=time, key=key)
 
     def _replaces(
         self,

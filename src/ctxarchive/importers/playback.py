@@ -29,9 +29,7 @@ class Playback:
 
     def __init__(self, log: ImportedLog, *, session_id: str | None = None) -> None:
         self._log = log
-        self._now = next(
-            (item.time for item in log.items if item.time is not None), log.created_at or 0
-        )
+        self._now = 0  # until an item says a time: a later item's would not be there in a prefix
         known = {"title": log.title, "cwd": log.cwd, "created_at": log.created_at}
         header = SessionHeader(
             id=session_id or log.session_id,
@@ -133,7 +131,7 @@ class Playback:
                 **_shadow_fields(shadowed),
                 "shadowedTokenCount": item.pre_tokens or 0,
                 "provider": "recorded",
-                "model": self._log.model or "unknown",
+                "model": session.request_header.get("config", {}).get("model", "unknown"),
             },
             origin=item.origin,
         )
