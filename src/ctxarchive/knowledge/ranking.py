@@ -19,7 +19,7 @@ B: Final = 0.75
 _DERIVED: Final[dict[Kind, float]] = {"original": 1.0, "injected": 0.7, "checkpoint": 0.25}
 _NEWEST: Final = 0.05
 """The newest of the candidates gains this share of its score, the oldest nothing."""
-EXACT: Final = 0.5
+EXACT: Final = 1.0
 """What a chunk of the query that stands in the text literally adds, as a share of the score."""
 
 

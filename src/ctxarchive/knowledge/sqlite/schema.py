@@ -19,6 +19,9 @@ from ctxarchive.knowledge.sqlite.connection import Connection, Mode, create_file
 APPLICATION_ID: Final = 0x63747861
 """``ctxa``, in the file's header: what makes a database an archive of ours."""
 
+_SMALLEST: Final = 512
+"""Bytes of the smallest page; no database is smaller."""
+
 Migration = Callable[[Connection], None]
 
 
@@ -54,8 +57,11 @@ def _identify(path: Path, *, busy_timeout_ms: int) -> int | None:
     """The schema version of the file, ``None`` for one that is empty; refuses what is not ours."""
     if path.is_dir():
         raise KnowledgeError("foreign", f"{path}: is a folder")
-    if path.stat().st_size == 0:
+    size = path.stat().st_size
+    if size == 0:
         return None
+    if size < _SMALLEST:  # SQLite takes it for an empty database, and would overwrite it
+        raise KnowledgeError("foreign", f"{path}: not an SQLite database")
     connection = Connection(path, mode="ro", busy_timeout_ms=busy_timeout_ms)
     try:
         with connection.reading():

@@ -81,12 +81,17 @@ class Searcher:
             question.tried.append(f"strict: all of {len(parsed.terms)}")
             if hits := self._hits(question, self._strict(question)):
                 return "strict", hits
-            if len(parsed.loose) > 1:
-                question.tried.append(f"any: one or more of {len(parsed.loose)}")
-                if hits := self._hits(question, self._any(question)):
-                    return "any", hits
-        hits = self._substrings(question)
-        return ("substring" if hits else "none"), hits
+        # A single chunk that is no word of the archive is more likely a part of one than several.
+        single = len(parsed.needles) == 1
+        if single and (hits := self._substrings(question)):
+            return "substring", hits
+        if len(parsed.loose) > 1:
+            question.tried.append(f"any: one or more of {len(parsed.loose)}")
+            if hits := self._hits(question, self._any(question)):
+                return "any", hits
+        if not single and (hits := self._substrings(question)):
+            return "substring", hits
+        return "none", []
 
     # -- candidates
 
