@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -90,9 +91,7 @@ def test_the_records_are_plain_tables_and_the_migrations_are_written_down(
     told = subprocess.run(
         [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
     ).stdout
-    assert told.strip() == (
-        """[('create_tables',)] [(7, '{"text": "text"}')] [('wal',)] [(1,)]"""
-    )
+    assert told.strip() == ("""[('create_tables',)] [(7, '{"text": "text"}')] [('wal',)] [(1,)]""")
 
 
 def _other_database(path: Path) -> None:
@@ -137,12 +136,13 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_was(
 def test_a_folder_is_refused_and_a_missing_file_or_folder_is_said_so(
     tmp_path: Path, open_archive: Open
 ) -> None:
-    for path, options, code in [
+    cases: list[tuple[Path, dict[str, Any], str]] = [
         (tmp_path, {}, "foreign"),
         (tmp_path / "a.db", {"mode": "ro"}, "missing"),
         (tmp_path / "a.db", {"create": False}, "missing"),
         (tmp_path / "no" / "a.db", {}, "missing"),
-    ]:
+    ]
+    for path, options, code in cases:
         with pytest.raises(KnowledgeError) as refusal:
             open_archive(path, **options)
         assert refusal.value.code == code
@@ -194,7 +194,7 @@ def test_a_folder_that_cannot_be_written_serves_readers_and_refuses_writers(
         for file in folder.iterdir():
             file.chmod(0o444)
         folder.chmod(0o555)
-        script = PROGRAM.split("path, name")[0] + (
+        script = PROGRAM.split("path, name", maxsplit=1)[0] + (
             "import os\n"
             "from ctxarchive.errors import KnowledgeError\n"
             "from ctxarchive.knowledge.store import SearchRequest\n"

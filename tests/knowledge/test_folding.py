@@ -56,7 +56,12 @@ def test_scripts_without_spaces_are_parted_into_characters() -> None:
 
 
 def test_case_width_and_diacritics_do_not_matter() -> None:
-    for one, other in [("CAFÉ", "cafe"), ("ＡＢＣ", "abc"), ("Straße", "strasse"), ("Ёлка", "елка")]:
+    for one, other in [
+        ("CAFÉ", "cafe"),
+        ("ＡＢＣ", "abc"),
+        ("Straße", "strasse"),
+        ("Ёлка", "елка"),
+    ]:
         assert fold(one).body.split() == fold(other).body.split()
 
 

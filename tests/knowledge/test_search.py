@@ -25,7 +25,7 @@ TEXTS = {
     7: "ship it 🎉 with C++17 and a !== b => c",
     8: "Le café naïve de la Straße, 한국어 검색",
     9: "ENOENT: no such file or directory, open '/etc/app.d/main.conf'",
-    10: "said: \"foo-bar\"\tand\nfoo bar; max_retries=7 timeout 30s",
+    10: 'said: "foo-bar"\tand\nfoo bar; max_retries=7 timeout 30s',
     11: "Grüße an user@example.org, see https://example.org/a/b?q=1#x",
 }
 
@@ -88,10 +88,10 @@ def test_a_question_of_ten_words_still_gives_hits_and_says_how(filled: SqliteKno
     assert [line.split(":")[0] for line in answer.tried] == ["strict", "any"]
 
 
-@pytest.mark.parametrize(("query", "seq"), [("tUserB", 1), ("ropertie", 4), ("京タ", 5), ("d/mai", 9), ("2.14.3", 6)])
-def test_a_part_of_a_word_is_found_too(
-    filled: SqliteKnowledgeBase, query: str, seq: int
-) -> None:
+@pytest.mark.parametrize(
+    ("query", "seq"), [("tUserB", 1), ("ropertie", 4), ("京タ", 5), ("d/mai", 9), ("2.14.3", 6)]
+)
+def test_a_part_of_a_word_is_found_too(filled: SqliteKnowledgeBase, query: str, seq: int) -> None:
     answer = filled.search(SearchRequest(query=query))
     assert answer.hits[0].seq == seq
 
@@ -177,7 +177,7 @@ ENTRY = st.tuples(
 
 @settings(max_examples=80, deadline=None)
 @given(entries=st.lists(ENTRY, max_size=16), cut=st.integers(0, 16), scope=SCOPE, word=WORDS)
-def test_a_scope_admits_exactly_what_it_says(
+def test_a_scope_admits_exactly_what_it_says(  # noqa: PLR0917 - hypothesis and pytest name them
     entries: list[tuple[str, int, Layer, int | None, str]],
     cut: int,
     scope: Scope,
@@ -208,7 +208,9 @@ def test_a_scope_admits_exactly_what_it_says(
 
 
 @settings(deadline=None)
-@given(query=ANY_TEXT | st.text(st.sampled_from('"*()^:+-ANDORNEAT\0\ud800 \\%_\'é京'), max_size=40))
+@given(
+    query=ANY_TEXT | st.text(st.sampled_from("\"*()^:+-ANDORNEAT\0\ud800 \\%_'é京"), max_size=40)
+)
 @example(query='"')
 @example(query="NEAR(a b, 2)")
 @example(query="body : x")
@@ -245,7 +247,9 @@ def test_what_is_filed_is_found_before_it_is_indexed(
 def test_an_original_outranks_the_checkpoint_that_quotes_it(
     archive: SqliteKnowledgeBase, make: Make
 ) -> None:
-    archive.put([make("s", 1, "the port is 8123"), make("s", 9, "the port is 8123", kind="checkpoint")])
+    archive.put(
+        [make("s", 1, "the port is 8123"), make("s", 9, "the port is 8123", kind="checkpoint")]
+    )
     for _ in range(2):
         assert [hit.kind for hit in ask(archive, "port 8123")] == ["original", "checkpoint"]
         archive.index_pending()

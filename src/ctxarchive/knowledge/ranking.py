@@ -55,10 +55,10 @@ def rank(
     scored = []
     for each in candidates:
         norm = K1 * (1 - B + B * each.length / average)
-        score = sum(
-            weight * count * (K1 + 1) / (count + norm)
-            for weight, count in zip(weights, each.counts, strict=True)
-        )
+        score = 0.0
+        for weight, count in zip(weights, each.counts, strict=True):
+            if count:
+                score += weight * count * (K1 + 1) / (count + norm)
         score *= _DERIVED[each.kind] * (1 + _NEWEST * order[each.key] / newest)
         scored.append((score, each))
     scored.sort(key=lambda pair: (-pair[0], -pair[1].key))

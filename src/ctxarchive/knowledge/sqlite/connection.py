@@ -205,10 +205,10 @@ class Connection:
         """
 
         def counts(api: apsw.FTS5ExtensionApi, *_: Value) -> bytes:
-            occurrences = (
+            occurrences = [
                 min(255, sum(map(len, api.phrase_locations(phrase))))
                 for phrase in range(api.phrase_count)
-            )
+            ]
             return bytes(occurrences) + api.column_size(-1).to_bytes(4, "big")
 
         self._db.register_fts5_function(name, counts)

@@ -46,7 +46,7 @@ def open_records(path: Path, *, mode: Mode, create: bool, busy_timeout_ms: int) 
     connection = Connection(path, mode=mode, busy_timeout_ms=busy_timeout_ms)
     try:
         if mode == "rw":
-            _prepare(connection, path)
+            _prepare(connection, path, busy_timeout_ms=busy_timeout_ms)
     except BaseException:
         connection.close()
         raise
@@ -85,14 +85,27 @@ def check_identity(connection: Connection, path: Path) -> int | None:
     return int(version)
 
 
-def _prepare(connection: Connection, path: Path) -> None:
+def _prepare(connection: Connection, path: Path, *, busy_timeout_ms: int) -> None:
     if not connection.writable() or not os.access(path.parent, os.W_OK):
         raise KnowledgeError("read-only", f"{path}: file or folder cannot be written")
-    if connection.value("PRAGMA main.journal_mode") != "wal":
-        connection.value("PRAGMA main.journal_mode = WAL")
+    _to_wal(connection, busy_timeout_ms)
     connection.all("PRAGMA main.synchronous = FULL")
-    if (check_identity(connection, path) or 0) < len(MIGRATIONS):
+    with connection.reading():
+        version = check_identity(connection, path) or 0
+    if version < len(MIGRATIONS):
         migrate(connection, path)
+
+
+def _to_wal(connection: Connection, busy_timeout_ms: int) -> None:
+    """Switch the journal; SQLite does not wait for another process that is at it, so we do."""
+    until = time.monotonic() + busy_timeout_ms / 1000
+    while connection.value("PRAGMA main.journal_mode") != "wal":
+        try:
+            connection.value("PRAGMA main.journal_mode = WAL")
+        except KnowledgeError as error:
+            if error.code != "locked" or time.monotonic() > until:
+                raise
+            time.sleep(0.005)
 
 
 def migrate(connection: Connection, path: Path) -> None:

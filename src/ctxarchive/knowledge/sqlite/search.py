@@ -254,14 +254,15 @@ def _anchor_conditions(anchors: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 def _candidate(row: Row, terms: Sequence[Term]) -> Candidate:
     key, kind, packed = row
+    length = int.from_bytes(packed[-4:], "big")
+    if len(packed) == len(terms) + 4:  # one phrase a term: its count is the term's
+        return Candidate(key=key, kind=kind, counts=tuple(packed[:-4]), length=length)
     counts = []
     place = 0
     for term in terms:
         counts.append(term.tally(packed[place : place + term.phrases]))
         place += term.phrases
-    return Candidate(
-        key=key, kind=kind, counts=tuple(counts), length=int.from_bytes(packed[-4:], "big")
-    )
+    return Candidate(key=key, kind=kind, counts=tuple(counts), length=length)
 
 
 def _hit(record: Record, parsed: ParsedQuery, score: float) -> Hit:
