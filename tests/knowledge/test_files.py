@@ -385,12 +385,14 @@ def test_an_index_replaced_by_another_process_is_noticed(
     with open_archive(path) as first, open_archive(path) as second:
         first.put([make("s", 0, "one word")])
         first.index_pending()
+        assert first.search(SearchRequest(query="word")).hits
         assert second.search(SearchRequest(query="word")).hits
         second.rebuild()
         first.put([make("s", 1, "another word")])
         assert len(first.search(SearchRequest(query="word")).hits) == 2
         assert first.index_pending() == 1
         assert second.index_pending() == 0
+        assert first.stats().unindexed == second.stats().unindexed == 0
         assert len(second.search(SearchRequest(query="word")).hits) == 2
         assert first.verify() == second.verify() == []
 
@@ -468,3 +470,17 @@ def test_closing_twice_is_no_error_and_afterwards_nothing_works(
     archive.close()
     with pytest.raises(KnowledgeError, match="closed"):
         archive.get("s", 0)
+
+
+def test_a_name_that_means_something_in_a_uri_is_only_a_name(
+    tmp_path: Path, open_archive: Open, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path stays the file it was when the working folder changes."""
+    name = "50% a#b?mode=ro&日本.db"
+    monkeypatch.chdir(tmp_path)
+    with open_archive(name) as archive:
+        monkeypatch.chdir("/")
+        archive.put([make("s", 0, "some word")])
+        assert archive.index_pending() == 1
+        assert archive.search(SearchRequest(query="word")).hits
+    assert {file.name for file in tmp_path.iterdir()} == {name, f"{name[:-3]}.search.db"}

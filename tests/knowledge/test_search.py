@@ -283,3 +283,12 @@ def test_a_long_backlog_is_indexed_by_the_search_that_meets_it(
         assert ask(archive, "word17")[0].seq == 17
         assert archive.stats().unindexed == 0
         assert archive.verify() == []
+
+
+def test_filings_that_overlap_are_each_indexed_once(
+    archive: SqliteKnowledgeBase, make: Make
+) -> None:
+    for seqs in ([0, 6], [3], [1, 5], [2]):
+        archive.put([make("s", seq, f"word{seq}") for seq in seqs])
+    assert archive.index_pending() == 6
+    assert archive.verify() == []

@@ -308,7 +308,7 @@ class Index:
                 return None
             texts: dict[str, list[tuple[int, str, str]]] = {table: [] for table in TABLES}
             for key, kind, head, event in rows:
-                folded = fold(self._records.readable(key, event, head))
+                folded = fold(self._records.readable(event, head))
                 texts[table_of(kind)].append((key, folded.body, folded.names))
             for table, folded_rows in texts.items():
                 if folded_rows:

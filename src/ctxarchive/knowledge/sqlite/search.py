@@ -151,7 +151,7 @@ class Searcher:
         parsed = question.parsed
         for stretch in self._index.stretches(attached=question.attached):
             for key, kind, head, event in self._unindexed(question, stretch):
-                document = Document(fold(self._records.readable(key, event, head)))
+                document = Document(fold(self._records.readable(event, head)))
                 counts = tuple(term.count(document) for term in parsed.loose)
                 if any(counts):
                     candidate = Candidate(key=key, kind=kind, counts=counts, length=document.length)
@@ -206,7 +206,7 @@ class Searcher:
         for rows, passed in self._steps(question):
             looked += passed
             for key, head, event in rows:
-                text = plain(self._records.readable(key, event, head))
+                text = plain(self._records.readable(event, head))
                 if all(needle in text for needle in parsed.needles):
                     record = self._record(key)
                     hits.append(_hit(record, parsed, exactness(text, parsed.needles)))

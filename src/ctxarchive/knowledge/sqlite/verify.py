@@ -203,7 +203,7 @@ def _indexed(
             seq=seq,
         )
         return
-    folded = fold(records.readable(key, event, head))
+    folded = fold(records.readable(event, head))
     words = len(folded.body.split()) + len(folded.names.split())
     if held != words:
         yield Finding(
