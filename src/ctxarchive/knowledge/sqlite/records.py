@@ -231,7 +231,6 @@ class Records:
         Raises:
             KnowledgeError: ``corrupt``, when the stored JSON cannot be rendered.
         """
-        render = self.readable if lenient else self.text
         key, layer, kind, role, when, _, name, images, head, event = row
         return Record(
             session=self.session(key >> 32),
@@ -243,7 +242,7 @@ class Records:
             time=when,
             head=unpack(head),
             event=unpack(event),
-            text=render(key, event, head),
+            text=self.readable(event, head) if lenient else self.text(key, event, head),
             images=tuple(json.loads(images)) if images else (),
         )
 
@@ -259,14 +258,14 @@ class Records:
                 f" {type(error).__name__}: {error}",
             ) from error
 
-    def readable(self, key: int, event: str | bytes, head: str | bytes) -> str:
+    def readable(self, event: str | bytes, head: str | bytes) -> str:
         """The text that is searched: rendered, or the JSON itself where that is impossible.
 
         One bad record must not hide the others from a search; ``get`` and ``verify`` report it.
         """
         try:
-            return self.text(key, event, head)
-        except KnowledgeError:
+            return self.render(unpack(event), unpack(head))
+        except Exception:  # noqa: BLE001 - whatever it is, ``text`` raises it where it matters
             return f"{unpack(head)}\n{unpack(event)}"
 
     def range(self, scope: Scope, limit: int) -> tuple[Record, ...]:
