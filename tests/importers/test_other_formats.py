@@ -202,6 +202,14 @@ def test_a_dsh_compaction_that_came_to_nothing_is_left_out(
     assert "compaction/start" not in types(import_session(log))
 
 
+def test_a_dsh_checkpoint_without_end_stands(write_log: WriteLog, said: Said) -> None:
+    """A crash after the replacement left it on the surface: what follows builds on it."""
+    bracket = [DSH_START, DSH_SUMMARY, dsh_checkpoint(1, 1)]
+    log = read_log(write_log([DSH_HEADER, TURN, dsh_user("one"), *bracket]))
+    assert "kept for its checkpoint" in log.warnings[0]
+    assert [words for _, words in said(import_session(log))] == ["checkpoint"]
+
+
 DSH_CALL = {"type": "tool-call", "id": "c", "name": "read", "arguments": "{}"}
 
 
@@ -236,6 +244,14 @@ def test_a_dsh_prune_takes_the_place_of_the_original(live: Live, said: Said) -> 
     assert session.events[-2].data.shadowed_seqs == (2,)
     assert session.event_at(1).data.wire()["recordedUsage"] == {"inputTokens": 1}
     assert session.event_at(1).data.usage is None
+
+
+def test_a_dsh_replacement_may_part_no_pair(write_log: WriteLog) -> None:
+    """A replacement that answers another call than what it replaces is refused."""
+    wrong = json.loads(json.dumps(PRUNED[1]).replace('"c"', '"other"'))
+    records = [DSH_HEADER, dsh_user("one"), dsh_answer(DSH_CALL), dsh_result("long"), wrong]
+    with pytest.raises(LogFormatError, match=r"line 5.*parts a tool call"):
+        read_log(write_log(records))
 
 
 def test_a_prune_of_what_is_gone_stays_on_the_log_only(write_log: WriteLog) -> None:
@@ -419,6 +435,25 @@ def test_what_stands_around_the_messages_becomes_the_header(tmp_path: Path) -> N
         "config": {"model": "claude-x"},
     }
     assert session.context_window == 200_000
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"role": "user", "content": [{"type": []}]},
+        {"role": "assistant", "content": [{"type": {}}]},
+        {"type": "user", "sessionId": "s", "message": {"content": [{"type": ["x"]}]}},
+        codex("response_item", type="message", role="user", content=[{"type": [1]}]),
+        {"type": "assistant", "sessionId": "s", "message": {"content": [{"type": "tool_use"}]}},
+        {"role": "user", "content": [{"type": "text", "text": 1}]},
+        {"role": "user", "content": 5},
+    ],
+)
+def test_a_block_of_the_wrong_shape_is_refused(write_log: WriteLog, record: dict[str, Any]) -> None:
+    """A block that is none is an error that names the line."""
+    with pytest.raises(LogFormatError, match="line 1: ") as caught:
+        read_log(write_log([record]))
+    assert caught.value.code == "invalid"
 
 
 def test_two_conversations_in_one_file_are_refused(write_log: WriteLog) -> None:

@@ -104,29 +104,41 @@ class _Reader:
             bracket.inside.append((record, key))
 
     def _end(self, bracket: Bracket, record: Record) -> None:
-        if bracket.checkpoint is None or record.at("data", "error") is not None:
+        if record.at("data", "error") is not None:
             self._abandon("it failed")
+        elif bracket.checkpoint is None:
+            self._abandon("it has no checkpoint")
+        else:
+            self._let_out(bracket)
+            self._compaction(bracket, record)
+
+    def _abandon(self, why: str) -> None:
+        """Drop a bracket that did not end well.
+
+        Where its checkpoint is on the log the surface was replaced all the same, and what follows
+        builds on that.
+        """
+        bracket = self._bracket
+        if bracket is None:
             return
+        kept = bracket.checkpoint is not None
+        fate = "is kept for its checkpoint, though" if kept else "is left out,"
+        self._assembly.warnings.append(f"line {bracket.start.line}: a compaction {fate} {why}")
         self._let_out(bracket)
-        item = read_compaction(bracket, record, self._assembly)
+        if bracket.checkpoint is not None:
+            self._compaction(bracket, bracket.checkpoint)
+
+    def _compaction(self, bracket: Bracket, end: Record) -> None:
+        item = read_compaction(bracket, end, self._assembly)
         if item is None:
             self._assembly.warnings.append(
                 f"line {bracket.start.line}: a compaction that replaces nothing is left out"
             )
             return
-        self._assembly.compaction(item, record, key=bracket.checkpoint_key)
+        self._assembly.compaction(item, end, key=bracket.checkpoint_key)
         if bracket.summary_key is not None and bracket.checkpoint_key in self._assembly.index:
             at = self._assembly.index[bracket.checkpoint_key]
             self._assembly.index[bracket.summary_key] = at
-
-    def _abandon(self, why: str) -> None:
-        bracket = self._bracket
-        if bracket is None:
-            return
-        self._assembly.warnings.append(
-            f"line {bracket.start.line}: a compaction is left out, {why}"
-        )
-        self._let_out(bracket)
 
     def _let_out(self, bracket: Bracket) -> None:
         self._bracket = None
