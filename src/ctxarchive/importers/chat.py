@@ -40,9 +40,9 @@ def read_chat(file: LogFile, *, finished: bool) -> ImportedLog:
         title=around.text("title"),
         cwd=None,
         created_at=around.time("created_at"),
-        model=assembly.model,
-        provider=assembly.provider,
-        context_window=assembly.window,
+        model=assembly.routing.model,
+        provider=assembly.routing.provider,
+        context_window=assembly.routing.window,
         items=assembly.finish(finished=finished),
         warnings=tuple(assembly.warnings),
     )
@@ -116,12 +116,14 @@ class _Reader:
     def _route(self, record: Record, extra: dict[str, Any]) -> None:
         model = self._around.text("model")
         self.assembly.route(
-            record,
-            time=self._time(record),
-            provider=self._around.text("provider"),
-            model=model,
-            window=self._around.number("context_window") or known_context_window(model),
-            extra=extra,
+            self.assembly.routing.change(
+                record,
+                time=self._time(record),
+                provider=self._around.text("provider"),
+                model=model,
+                window=self._around.number("context_window") or known_context_window(model),
+                extra=extra,
+            )
         )
 
     def _user(self, record: Record) -> None:
