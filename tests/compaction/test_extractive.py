@@ -68,7 +68,7 @@ def test_every_edited_path_is_held_and_read_ones_where_there_is_room() -> None:
     for path in ("src/a.py", "docs/b.md", "lib/c.rs", "out/d.txt"):
         assert f"- edited: {path}" in text
     assert "- used: src/only_read.py" in text
-    assert "src/only_read.py" not in summary(user("go"), *messages, budget=120)
+    assert "src/only_read.py" not in summary(user("go"), *messages, budget=95)
 
 
 def test_open_items_of_the_newest_list_are_pending_and_done_ones_are_not() -> None:
@@ -194,7 +194,8 @@ def test_real_logs_shrink_and_keep_what_counts(logs_dir: Path) -> None:
             assert wanted in text, (path, wanted)
         if facts.requests:
             assert facts.requests[-1] in wide, path
-            assert facts.requests[-1] in text or METER.text(facts.requests[-1]) > 4_000, path
+            fits = METER.text(facts.requests[-1]) < total * 0.2
+            assert facts.requests[-1] in text or not fits, path
         failed = [
             block
             for event in session.events

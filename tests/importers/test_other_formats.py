@@ -286,7 +286,8 @@ def test_a_chat_list_is_read_in_every_shape(
     path.write_text(body, "utf-8")
     log = read_log(path)
     session = import_session(log)
-    assert (log.format, session.id) == ("chat", "talk")
+    assert log.format == "chat"
+    assert session.id.startswith("talk-")
     assert said(session) == [
         ("user", "hi"),
         ("assistant", "f"),
