@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.rendering import render
 from ctxarchive.knowledge.sqlite import SqliteKnowledgeBase
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.opening import open_archive
 from ctxarchive.errors import KnowledgeError
-from ctxarchive.knowledge.sqlite.store import SqliteKnowledgeBase
+from ctxarchive.knowledge.sqlite import SqliteKnowledgeBase
 
 
 def default_archive() -> Path:
@@ -26,7 +26,7 @@ def open_for_writing(path: Path) -> SqliteKnowledgeBase:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise KnowledgeError("storage", f"{path.parent}: {error.strerror or error}") from error
-    return SqliteKnowledgeBase.open(path, render=render)
+    return open_archive(path)
 
 
 def open_for_reading(path: Path) -> SqliteKnowledgeBase:
@@ -37,4 +37,4 @@ def open_for_reading(path: Path) -> SqliteKnowledgeBase:
     """
     if not path.exists():
         raise KnowledgeError("missing", f"{path}: no such archive")
-    return SqliteKnowledgeBase.open(path, render=render, mode="ro", create=False)
+    return open_archive(path, mode="ro", create=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxarchive.session.events import dump_json
+from ctxarchive.session.jsontext import dump_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,7 +22,7 @@ from ctxarchive.importers.injected import USER, injected_reason, injected_source
 from ctxarchive.importers.log import Entry, ImportedLog
 from ctxarchive.importers.models import known_context_window
 from ctxarchive.importers.records import LogFile, Record
-from ctxarchive.session.events import dump_json
+from ctxarchive.session.jsontext import dump_json
 
 
 def read_chat(file: LogFile, *, finished: bool) -> ImportedLog:
