@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ctxarchive.archive.format import ParsedEntry, parse_additions
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.checkpoint import parse_frame
 from ctxarchive.importers.read import read_log
 from ctxarchive.knowledge.sqlite import SqliteKnowledgeBase

@@ -138,6 +138,9 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         with anyio.CancelScope(shield=True):
             put = await anyio.to_thread.run_sync(self.knowledge.put, tuple(records.values()))
         self._filed[session] = end
+        if put.already:
+            # Filed by an earlier process, perhaps by other rules: the archive says where they are.
+            records = {}
         counts = {layer: put.added.get(layer, 0) for layer in LAYERS} | {"already": put.already}
         session.append(
             "archive/filed",
@@ -185,7 +188,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
     ) -> str:
         session = input.session
         history = history_of(session)
-        span = [_span_record(session, history, filed, seq) for seq in input.shadowed_seqs]
+        span = [self._span_record(session, filed, seq) for seq in input.shadowed_seqs]
         older = self._older_messages(session, {item.seq for item in span if item is not None})
         index = index_text(
             session.id,
@@ -207,6 +210,11 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         )
         limits = self._limits(input, summary)
         return fit(material, limits, self.meter.text, self.transcript)
+
+    def _span_record(self, session: Session, filed: dict[int, Record], seq: int) -> Record | None:
+        """The record behind a surface entry: of a shortened tool result, the original's."""
+        original = original_seq(session.event_at(seq))
+        return filed.get(original) or self.knowledge.get(session.id, original)
 
     def _older_messages(self, session: Session, span: set[int]) -> list[Record]:
         scope = Scope(sources=(SourceRef(session=session.id, layer="constraint"),))
@@ -257,14 +265,6 @@ def _record(session: Session, history: History, seq: int) -> Record | None:
         name=None if call is None else call.name,
         head="" if call is None else call.line,
     )
-
-
-def _span_record(
-    session: Session, history: History, filed: dict[int, Record], seq: int
-) -> Record | None:
-    """The record behind a surface entry: of a shortened tool result, the original's."""
-    original = original_seq(session.event_at(seq))
-    return filed.get(original) or _record(session, history, original)
 
 
 def records_through(session: Session, seqs: Sequence[int]) -> list[Record]:

@@ -53,11 +53,10 @@ def open_existing(path: Path, mode: Literal["ro", "rw"] = "ro") -> SqliteKnowled
 
 
 def _open(path: Path, *, mode: Literal["ro", "rw"], create: bool) -> SqliteKnowledgeBase:
-    from ctxarchive.archive.recording import render
-    from ctxarchive.knowledge.sqlite.store import SqliteKnowledgeBase
+    from ctxarchive.archive.opening import open_archive
 
     try:
-        return SqliteKnowledgeBase.open(path, render=render, mode=mode, create=create)
+        return open_archive(path, mode=mode, create=create)
     except KnowledgeError as error:
         if error.code != "foreign":
             raise

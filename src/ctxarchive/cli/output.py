@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from ctxarchive.session.jsontext import dump_json
+
 _WIDE = 10_000
 """Columns where stdout is no terminal: nothing is folded that a program may read by line."""
 
@@ -25,8 +27,6 @@ Advance = Callable[[int], None]
 
 def echo_json(value: Any) -> None:
     """One JSON value on one line of stdout."""
-    from ctxarchive.session.events import dump_json
-
     write(dump_json(value) + "\n")
 
 
