@@ -7,6 +7,7 @@ one ``archive/failed``: a checkpoint promises nothing that is not on disk.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -17,7 +18,7 @@ import anyio.to_thread
 from ctxarchive.archive.fitting import Limits, Material, fit
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import DEFAULT_TOOL_NAME, index_text
-from ctxarchive.archive.recording import original_seq, record
+from ctxarchive.archive.recording import record
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, span_entry
 from ctxarchive.compaction.basic import BasicCompactionEngine
@@ -25,15 +26,12 @@ from ctxarchive.compaction.checkpoint import frame
 from ctxarchive.compaction.engine import Observer
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
-from ctxarchive.knowledge.records import LAYERS, Record, SourceRef
-from ctxarchive.knowledge.store import KnowledgeBase, Scope
+from ctxarchive.knowledge.records import LAYERS, Record
+from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.session.events import ArchiveFailedData, ArchiveFiledData
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import Message, text_block
-
-STANDING_LIMIT = 100_000
-"""Most older user messages considered for a checkpoint."""
 
 
 class ArchiveCompactionEngine(BasicCompactionEngine):
@@ -189,7 +187,8 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         session = input.session
         history = history_of(session)
         span = [self._span_record(session, filed, seq) for seq in input.shadowed_seqs]
-        older = self._older_messages(session, {item.seq for item in span if item is not None})
+        covered = {item.seq for item in span if item is not None}
+        older = _older_messages(session, history, covered, max(input.shadowed_seqs))
         index = index_text(
             session.id,
             self.knowledge.layers(session.id),
@@ -201,11 +200,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
             standing=tuple(self._standing(item) for item in older),
             span=tuple(self._entry(item, history) for item in span),
             index=index,
-            constraints=tuple(
-                seq
-                for seq, layer in self.knowledge.archived(session.id).items()
-                if layer == "constraint"
-            ),
+            constraints=history.constraints,
             originals=history.originals,
         )
         limits = self._limits(input, summary)
@@ -213,13 +208,8 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
 
     def _span_record(self, session: Session, filed: dict[int, Record], seq: int) -> Record | None:
         """The record behind a surface entry: of a shortened tool result, the original's."""
-        original = original_seq(session.event_at(seq))
+        original = history_of(session).original(seq)
         return filed.get(original) or self.knowledge.get(session.id, original)
-
-    def _older_messages(self, session: Session, span: set[int]) -> list[Record]:
-        scope = Scope(sources=(SourceRef(session=session.id, layer="constraint"),))
-        found = self.knowledge.range(scope, STANDING_LIMIT)
-        return [item for item in found if item.seq not in span and item.seq not in session.surface]
 
     def _standing(self, item: Record) -> Entry:
         return message_entry(item, self.transcript.user_clip_at, self.transcript.user_clip_keep)
@@ -265,6 +255,18 @@ def _record(session: Session, history: History, seq: int) -> Record | None:
         name=None if call is None else call.name,
         head="" if call is None else call.line,
     )
+
+
+def _older_messages(
+    session: Session, history: History, span: set[int], through: int
+) -> list[Record]:
+    """What the user said that neither stands in view nor in the span; all of it is filed."""
+    made = (
+        _record(session, history, seq)
+        for seq in history.constraints[: bisect_right(history.constraints, through)]
+        if seq not in span and seq not in session.surface
+    )
+    return [item for item in made if item is not None]
 
 
 def records_through(session: Session, seqs: Sequence[int]) -> list[Record]:
