@@ -25,7 +25,8 @@ from typing import Any
 from ctxarchive.metering.tokenizers import TiktokenEstimator
 from ctxarchive.session.jsonl import write_session
 from ctxarchive.session.log import Session, SessionHeader
-from example.story import Call, Say, User, story
+from example.moves import Call, Say, User
+from example.story import story
 
 ROOT = Path(__file__).resolve().parents[1]
 START_MS = 1_767_258_000_000  # 2026-01-01 09:00:00 UTC

@@ -7,41 +7,10 @@ number in the prose is taken from a real output. Runs nothing itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
 
 from example import code
+from example.moves import Moves, Say, User, bash, edit, find, read, todo
 
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """One tool call."""
-
-    tool: str
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class User:
-    """What the user says; begins a turn."""
-
-    text: str
-
-
-@dataclass(frozen=True, init=False)
-class Say:
-    """One message of the model: prose, and calls that run side by side."""
-
-    text: str
-    calls: tuple[Call, ...]
-
-    def __init__(self, text: str, *calls: Call) -> None:
-        object.__setattr__(self, "text", text)
-        object.__setattr__(self, "calls", calls)
-
-
-Moves = Generator[User | Say, list[str], None]
 TESTS = "python -m pytest -q -p no:cacheprovider tests/test_session_stats.py"
 SCRIPT = "scripts/session_stats.py"
 ESCAPED = r"\u2028"
@@ -62,49 +31,6 @@ READ_TIME = r"^(read .*)$"
 REPLAY_TIME = r"^(replay .*)$"
 REFUSAL = r"(SessionError.*)$"
 TEST_FILE = "tests/test_session_stats.py"
-
-
-class StoryError(Exception):
-    """An output holds nothing of what the prose is about to state."""
-
-
-def bash(command: str) -> Call:
-    """Run a command."""
-    return Call(tool="bash", arguments={"command": command})
-
-
-def read(path: str, **lines: int) -> Call:
-    """Read a file, or some of its lines."""
-    return Call(tool="read", arguments={"path": path, **lines})
-
-
-def edit(path: str, new: str, old: str | None = None) -> Call:
-    """Write a file, or replace one place in it."""
-    return Call(
-        tool="edit",
-        arguments={"path": path, "new": new} | ({} if old is None else {"old": old}),
-    )
-
-
-def todo(*items: str) -> Call:
-    """Set the list; an item begins with ``x`` (done), ``~`` (doing) or ``-`` (open)."""
-    status = {"x": "done", "~": "doing", "-": "open"}
-    return Call(
-        tool="todo",
-        arguments={"items": [{"status": status[item[0]], "text": item[2:]} for item in items]},
-    )
-
-
-def find(pattern: str, text: str) -> str:
-    """The first group of ``pattern`` in an output.
-
-    Raises:
-        StoryError: when it is not there: the prose would state what nobody saw.
-    """
-    found = re.search(pattern, text, re.MULTILINE)
-    if found is None:
-        raise StoryError(f"no {pattern!r} in: {text[-2000:]}")
-    return found[1]
 
 
 def look_around() -> Moves:
@@ -344,10 +270,13 @@ def who_depends() -> Moves:
         "whether one of them compares seqs where it should compare positions. Also check that our "
         "rule about layers holds: always import downwards, never from scripts into src."
     )
-    files, contracts = yield Say(
+    files, contracts, upwards = yield Say(
         "",
         bash("git grep -c 'surface' -- src/ctxarchive ':!src/ctxarchive/session'"),
         bash("sed -n '/importlinter/,$p' pyproject.toml"),
+        bash(
+            "git grep -nE '^(from|import) (scripts|example)' -- src || echo 'no such import in src'"
+        ),
     )
     names = [line.partition(":")[0] for line in files.splitlines()]
     uses, compared = yield Say(
@@ -362,11 +291,12 @@ def who_depends() -> Moves:
     (messages,) = yield Say("", read("src/ctxarchive/session/messages.py"))
     lines = [line for line in compared.splitlines() if line.startswith("src/")]
     yield Say(
-        f"{len(names)} files: {', '.join(names)}. The three I read ({uses.count(chr(10))} lines) ask "
-        f"`surface.position` or `surface.span`. {len(lines)} lines in src compare a seq with < or >; "
-        "those I saw order events of the log, which is what a seq is for. messages.py "
+        f"{len(names)} files: {', '.join(names)}. The three I read ({uses.count(chr(10))} lines) "
+        f"name `surface.position` {uses.count('surface.position')} times and `surface.span` "
+        f"{uses.count('surface.span')} times. {len(lines)} lines in src compare a seq with < or >, "
+        "all in the output above: that is right where the order of the log is meant. messages.py "
         f"({messages.count(chr(10))} lines) knows no surface. The contract in pyproject.toml lists "
-        f"{contracts.count('[[tool.importlinter.contracts]]')} rules, and nothing in src imports scripts."
+        f"{contracts.count('[[tool.importlinter.contracts]]')} rules, and of imports from scripts: {upwards}."
     )
 
 

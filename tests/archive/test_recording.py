@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxarchive.archive.history import history_of
-from ctxarchive.archive.recording import call_line, event_text, record, render
+from ctxarchive.archive.recording import call_line, event_text, record
+from ctxarchive.archive.rendering import render
 from ctxarchive.session.events import Event, parse_event
 from ctxarchive.session.log import Session
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.rendering import render
 from ctxarchive.errors import KnowledgeError, ToolInputError
 from ctxarchive.knowledge.records import Kind, Layer, Record, source_label
 from ctxarchive.knowledge.sqlite.store import SqliteKnowledgeBase

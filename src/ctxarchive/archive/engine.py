@@ -136,6 +136,9 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         with anyio.CancelScope(shield=True):
             put = await anyio.to_thread.run_sync(self.knowledge.put, tuple(records.values()))
         self._filed[session] = end
+        if put.already:
+            # Filed by an earlier process, perhaps by other rules: the archive says where they are.
+            records = {}
         counts = {layer: put.added.get(layer, 0) for layer in LAYERS} | {"already": put.already}
         session.append(
             "archive/filed",
@@ -183,7 +186,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
     ) -> str:
         session = input.session
         history = history_of(session)
-        span = [_span_record(session, history, filed, seq) for seq in input.shadowed_seqs]
+        span = [self._span_record(session, filed, seq) for seq in input.shadowed_seqs]
         covered = {item.seq for item in span if item is not None}
         older = _older_messages(session, history, covered, max(input.shadowed_seqs))
         index = index_text(
@@ -202,6 +205,11 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         )
         limits = self._limits(input, summary)
         return fit(material, limits, self.meter.text, self.transcript)
+
+    def _span_record(self, session: Session, filed: dict[int, Record], seq: int) -> Record | None:
+        """The record behind a surface entry: of a shortened tool result, the original's."""
+        original = history_of(session).original(seq)
+        return filed.get(original) or self.knowledge.get(session.id, original)
 
     def _standing(self, item: Record) -> Entry:
         return message_entry(item, self.transcript.user_clip_at, self.transcript.user_clip_keep)
@@ -259,14 +267,6 @@ def _older_messages(
         if seq not in span and seq not in session.surface
     )
     return [item for item in made if item is not None and (item.text or item.images)]
-
-
-def _span_record(
-    session: Session, history: History, filed: dict[int, Record], seq: int
-) -> Record | None:
-    """The record behind a surface entry: of a shortened tool result, the original's."""
-    original = history.original(seq)
-    return filed.get(original) or _record(session, history, original)
 
 
 def records_through(session: Session, seqs: Sequence[int]) -> list[Record]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 from ctxarchive.archive.layers import place
 from ctxarchive.knowledge.records import Record
@@ -18,42 +16,8 @@ from ctxarchive.session.messages import (
 )
 
 
-def render(event_json: str, head: str) -> str:
-    """The text of an event: its text blocks joined by a newline, after ``head`` and a newline.
-
-    Args:
-        event_json: the event as the log spells it.
-        head: the line that says which call a tool's result answers; empty for none.
-    """
-    event = json.loads(event_json)
-    blocks = _content(event.get("type"), event.get("data") or {})
-    body = "\n".join(
-        block["text"]
-        for block in blocks
-        if isinstance(block, dict)
-        and block.get("type") == "text"
-        and isinstance(block.get("text"), str)
-    )
-    return f"{head}\n{body}" if head else body
-
-
-def _content(event_type: Any, data: dict[str, Any]) -> list[Any]:
-    # Where each type keeps its blocks; a field of that name in another type is the host's own.
-    place = data if event_type == "user/message" else data.get("message")
-    content = place.get("content") if isinstance(place, dict) else None
-    if not isinstance(content, list):
-        return []
-    if event_type != "tool/result":
-        return content
-    for block in content:
-        if isinstance(block, dict) and block.get("type") == "tool-result":
-            inner = block.get("content")
-            return inner if isinstance(inner, list) else []
-    return content
-
-
 def event_text(event: Event, head: str) -> str:
-    """The text of ``event``, as :func:`render` gives it for its JSON."""
+    """The text of ``event``, as :func:`~ctxarchive.archive.rendering.render` gives it for its JSON."""
     if isinstance(event, ToolResult):
         body = paired(joined_text(event.data.message.block.content))
         return f"{head}\n{body}" if head else body

@@ -6,10 +6,10 @@ way by a fixed order of worth, so every span above the policy's minimum shrinks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ctxarchive.compaction.checkpoint import PREAMBLE, parse_frame
+from ctxarchive.compaction.checkpoint import parse_frame
 from ctxarchive.compaction.facts import Facts, collect
 from ctxarchive.compaction.summarizer import Summary, SummaryInput
 from ctxarchive.errors import SessionError
@@ -28,6 +28,11 @@ SECTIONS = (
 """The fixed sections, in order."""
 
 _REQUEST, _CONCEPTS, _FILES, _ERRORS, _PENDING, _CURRENT, _NEXT, _CONTEXT = SECTIONS
+
+_LASTING = frozenset({_REQUEST, _FILES, _ERRORS, _PENDING, _CONTEXT})
+"""Sections whose lines may outlive their span; the others are said anew each time."""
+
+_LAST_REQUEST = "last, verbatim:"
 
 SPAN_SHARE = 0.4
 """Largest share of the shadowed tokens that the summary may take."""
@@ -99,30 +104,37 @@ def _layout(items: Sequence[_Item]) -> str:
 
 
 def _items(facts: Facts) -> list[_Item]:
+    carried = _carried(facts.earlier)
+    pending = facts.open_items or tuple(carried.get(_PENDING, ()))
+    edited = _newest_last([*_named(carried, _FILES, "edited: "), *facts.edited])
+    rules = _newest_last([*carried.get(_CONTEXT, ()), *(_clip(rule, 400) for rule in facts.rules)])
     return [
-        *_request_items(facts),
+        *_request_items(facts, carried.get(_REQUEST, [])),
         *_lines(_CONCEPTS, [", ".join(facts.concepts[:30])] if facts.concepts else [], 7),
-        *_lines(_FILES, [f"edited: {path}" for path in facts.edited], 1),
-        *_lines(_FILES, [f"used: {path}" for path in reversed(facts.read[:40])], 6),
+        *_lines(_FILES, [f"edited: {path}" for path in edited], 1),
+        *_lines(_FILES, [f"used: {path}" for path in reversed(facts.read[:30])], 6),
+        *_lines(_ERRORS, carried.get(_ERRORS, [])[-8:], 7),
         *_error_items(facts),
-        *_lines(_PENDING, list(facts.open_items), 2),
+        *_lines(_PENDING, list(pending), 2),
         *_work_items(facts),
-        *_lines(_CONTEXT, [_clip(text, 400) for text in facts.rules[-60:]], 5),
-        *_earlier_items(facts),
+        *_lines(_CONTEXT, rules[-60:], 5),
+        *_lines(_CONTEXT, [_clip(value, 300) for value in facts.values[-20:]], 7),
     ]
 
 
-def _request_items(facts: Facts) -> list[_Item]:
-    if not facts.requests:
-        return []
-    *before, last = facts.requests
-    items: list[_Item] = []
+def _request_items(facts: Facts, carried: Sequence[str]) -> list[_Item]:
+    items = [_item(_REQUEST, f"- {line}", 5) for line in carried]
+    first = "then" if carried else "first"
+    *before, last = facts.requests or ("",)
     for place, text in enumerate(before):
-        label = "first" if place == 0 else "then"
-        worth = 4 if place == 0 else 6
-        items.append(_item(_REQUEST, f"{label}: {_clip(text, 600)}", worth))
-    short = f"last, clipped:\n{_clip(last, 600)}"
-    items.append(_Item(section=_REQUEST, text=f"last, verbatim:\n{last}", worth=0, short=short))
+        label = first if place == 0 else "then"
+        items.append(
+            _item(_REQUEST, f"- {label}: {_clip(_flat(text), 600)}", 4 if place == 0 else 6)
+        )
+    if last:
+        text = f"{_LAST_REQUEST}\n{last}"
+        short = f"{_LAST_REQUEST}\n{_clip(last, 600)}"
+        items.append(_Item(section=_REQUEST, text=text, worth=0, short=short))
     return items
 
 
@@ -132,7 +144,7 @@ def _error_items(facts: Facts) -> list[_Item]:
         newest = place == len(facts.errors) - 1
         text = f"- {line if newest else _clip(line, 300)}"
         if after:
-            text += f"\n  then: {_clip(after, 200)}"
+            text += f" (then: {_clip(_flat(after), 200)})"
         items.append(_item(_ERRORS, text, 2 if newest else 6))
     return items
 
@@ -148,30 +160,51 @@ def _work_items(facts: Facts) -> list[_Item]:
     return items
 
 
-def _earlier_items(facts: Facts) -> list[_Item]:
-    """What an earlier checkpoint's summary held, line by line, under the section it stood in."""
-    items: list[_Item] = []
-    for text in facts.earlier:
+def _carried(earlier: Sequence[str]) -> dict[str, list[str]]:
+    """What earlier checkpoints' summaries hold of lasting worth, by section, oldest first.
+
+    Ours are read by their own headings. Of a foreign one the words are kept as context: its
+    structure is not ours to read.
+    """
+    found: dict[str, list[str]] = {}
+    for text in earlier:
         try:
             summary = parse_frame(text).summary
         except SessionError:
-            # A foreign checkpoint: its words are kept, its structure is not ours to read.
-            summary = text.removeprefix(PREAMBLE).strip()
-        section = _CONTEXT
-        for line in summary.splitlines():
-            if line.startswith("## ") and line[3:] in SECTIONS:
-                section = line[3:]
-            elif line.strip():
-                place = _CONTEXT if section in {_CURRENT, _NEXT, _PENDING} else section
-                items.append(_item(place, _earlier(line), 5))
-    return items
+            found.setdefault(_CONTEXT, []).append(_clip(_flat(text), 2_000))
+            continue
+        if not any(f"## {section}\n" in summary for section in SECTIONS):
+            found.setdefault(_CONTEXT, []).append(_clip(_flat(summary), 2_000))
+            continue
+        for section, line in _ours(summary):
+            found.setdefault(section, []).append(line)
+    return found
 
 
-def _earlier(line: str) -> str:
-    line = line.rstrip()
-    if line.startswith(("earlier", "- earlier")):
-        return line
-    return f"earlier: {_clip(line, 400)}"
+def _ours(summary: str) -> Iterator[tuple[str, str]]:
+    """The lines of a summary of our own that outlive its span, each with its section."""
+    section = ""
+    verbatim: list[str] = []
+    for line in [*summary.splitlines(), "## "]:
+        if line.startswith("## "):
+            if verbatim:
+                yield _REQUEST, f"then: {_clip(_flat(' '.join(verbatim)), 300)}"
+                verbatim = []
+            section = line[3:]
+        elif section == _REQUEST and (verbatim or line == _LAST_REQUEST):
+            verbatim.append("" if line == _LAST_REQUEST else line)
+        elif line.startswith("- ") and section in _LASTING:
+            yield section, line[2:]
+
+
+def _named(carried: dict[str, list[str]], section: str, prefix: str) -> list[str]:
+    lines = carried.get(section, ())
+    return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
+
+
+def _newest_last(values: Sequence[str]) -> list[str]:
+    """Each value once, where it stood last."""
+    return list(dict.fromkeys(reversed(values)))[::-1]
 
 
 def _lines(section: str, texts: Sequence[str], worth: int) -> list[_Item]:
@@ -180,6 +213,10 @@ def _lines(section: str, texts: Sequence[str], worth: int) -> list[_Item]:
 
 def _item(section: str, text: str, worth: int) -> _Item:
     return _Item(section=section, text=text, worth=worth)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _clip(text: str, limit: int) -> str:

@@ -23,7 +23,7 @@ _PATH_KEYS = ("file_path", "filePath", "path", "notebook_path", "filename", "fil
 _EDIT_KEYS = frozenset(
     {
         "old_string", "new_string", "old_str", "new_str", "oldText", "newText", "content",
-        "file_text", "edits", "insert_text", "new_source", "diff", "replacement",
+        "old", "new", "file_text", "edits", "insert_text", "new_source", "diff", "replacement",
     }
 )  # fmt: skip
 _PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.MULTILINE)
@@ -32,9 +32,9 @@ _PATH = re.compile(
     r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.@-]+/)+[\w.@-]+|\b[\w-]+\.(?:py|ts|tsx|js|go|rs|java|c|h|cpp|md|toml|json|ya?ml|sh|sql|css|html)\b"
 )
 _ERROR = re.compile(
-    r"\b(?:[A-Z]\w*(?:Error|Exception|Failure)|error|ERROR|fatal|FATAL|panic|FAILED|FAIL"
-    r"|Traceback|exit code:? [1-9]\d*|Exit code:? [1-9]\d*|E\d{3,4}|command not found|No such file"
-    r"|Permission denied)\b"
+    r"^\W{0,4}(?:[\w./-]+:\d+(?::\d+)?:? )?(?:[\w.]*(?:Error|Exception|Failure)\b|(?:error|fatal|panic)\b"
+    r"|ERROR\b|FATAL\b|FAILED\b|FAIL\b|Traceback \(most recent|E  +\S"
+    r"|[Ee]xit code:? [1-9]\d*)|command not found|No such file|Permission denied"
 )
 _NO_ERROR = re.compile(r"\b(?:0|no) (?:errors?|failures?)\b|\berrors?: 0\b", re.IGNORECASE)
 _RULE = re.compile(
@@ -46,7 +46,7 @@ _VALUE = re.compile(r"\b\w+\s*(?:=|is|are|:)\s*`?[\w./-]*\d[\w./-]*")
 _NAME = re.compile(
     r"`([A-Za-z_][\w.]{3,60})(?:\(\))?`|\b([a-z]+[A-Z]\w{2,40}|[A-Z][a-z]+[A-Z]\w{2,40}|\w+_\w+)\b"
 )
-_SENTENCE = re.compile(r"[^\n.!?。！？]+(?:[.!?](?=\s|$)|[。！？]|$)?")
+_SENTENCE = re.compile(r"(?:[^\n.!?。！？]|[.!?](?!\s|$))+[.!?。！？]?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,9 @@ class Facts:
     statements: tuple[str, ...]
     """Non-blank assistant texts."""
     rules: tuple[str, ...]
-    """Sentences of the user, then of the assistant, that state a rule or a value."""
+    """Sentences of the user that state a rule."""
+    values: tuple[str, ...]
+    """Sentences of the assistant that state a value."""
 
 
 def collect(messages: Sequence[Message]) -> Facts:
@@ -95,7 +97,8 @@ def collect(messages: Sequence[Message]) -> Facts:
         errors=_errors(messages),
         open_items=open_items(messages),
         statements=tuple(statements),
-        rules=tuple(dict.fromkeys([*_rules(requests, _RULE), *_rules(statements, _VALUE)])),
+        rules=tuple(dict.fromkeys(_sentences(requests, _RULE))),
+        values=tuple(dict.fromkeys(_sentences(statements, _VALUE))),
     )
 
 
@@ -197,9 +200,12 @@ def _patch_text(call: ToolCallBlock, values: dict[str, Any]) -> str:
 def _errors(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     waiting: list[str] = []
+    quoting = {call.id for call in _calls(messages) if _quotes(arguments(call))}
     for message in messages:
         for block in message.content:
             if isinstance(block, ToolResultBlock):
+                if block.tool_call_id in quoting and not block.is_error:
+                    continue  # a file or a search result that talks of errors is not one
                 line = error_line(joined_text(block.content), failed=block.is_error)
                 if line is not None:
                     waiting.append(line)
@@ -209,6 +215,11 @@ def _errors(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
                 found += [(line, _first_sentence(said)) for line in waiting]
                 waiting = []
     return tuple(found + [(line, "") for line in waiting])
+
+
+def _quotes(values: dict[str, Any]) -> bool:
+    """Whether a call shows what files hold rather than running something."""
+    return "command" not in values and any(key in values for key in (*_PATH_KEYS, "pattern"))
 
 
 def error_line(text: str, *, failed: bool) -> str | None:
@@ -229,7 +240,7 @@ def _concepts(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(counts, key=lambda name: -counts[name]))
 
 
-def _rules(texts: Iterable[str], pattern: re.Pattern[str]) -> Iterator[str]:
+def _sentences(texts: Iterable[str], pattern: re.Pattern[str]) -> Iterator[str]:
     for text in texts:
         for match in _SENTENCE.finditer(text[:20_000]):
             sentence = match.group().strip(" -*#>\t")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -39,9 +40,11 @@ def load_settings(path: Path | None = None) -> Settings:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
+        raise ConfigError(f"{path}: {error.strerror or error}; name a TOML file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from None
     return parse_settings(values, where=str(path))
 
 
@@ -60,5 +63,21 @@ def parse_settings(values: dict[str, Any], *, where: str) -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        reason = "unknown key" if first["type"] == "extra_forbidden" else first["msg"]
+        reason = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            reason = f"unknown key; {_known_beside(first['loc'])}"
         raise ConfigError(f"{where}: {key}: {reason}" if key else f"{where}: {reason}") from None
+
+
+def _known_beside(place: tuple[int | str, ...]) -> str:
+    """What may stand in the section of a key that may not."""
+    section: Any = Settings
+    for part in place[:-1]:
+        if isinstance(part, str):
+            section = section.model_fields[part].annotation
+        else:
+            (section, *_) = get_args(section)
+    near = get_close_matches(str(place[-1]), section.model_fields, 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"known are {', '.join(section.model_fields)}"

@@ -29,9 +29,8 @@ class Playback:
 
     def __init__(self, log: ImportedLog, *, session_id: str | None = None) -> None:
         self._log = log
-        self._now = next(
-            (item.time for item in log.items if item.time is not None), log.created_at or 0
-        )
+        # Unknown until an item says a time: a later item's would not be there in a prefix.
+        self._now: int | None = None
         known = {"title": log.title, "cwd": log.cwd, "created_at": log.created_at}
         header = SessionHeader(
             id=session_id or log.session_id,
@@ -133,7 +132,7 @@ class Playback:
                 **_shadow_fields(shadowed),
                 "shadowedTokenCount": item.pre_tokens or 0,
                 "provider": "recorded",
-                "model": self._log.model or "unknown",
+                "model": session.request_header.get("config", {}).get("model", "unknown"),
             },
             origin=item.origin,
         )
@@ -152,7 +151,7 @@ class Playback:
         self._seqs[self._number[id(item)]] = checkpoint.seq
 
     def _advance(self, time: int | None) -> None:
-        if time is not None and time > self._now:
+        if time is not None and (self._now is None or time > self._now):
             self._now = time
 
     def _follow(self, session: Session, event: Event) -> None:

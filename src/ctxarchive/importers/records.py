@@ -33,7 +33,8 @@ class Record:
     @property
     def origin(self) -> Origin:
         """Where the record stands, with the record's own id."""
-        return Origin(line=self.line, id=self.text("uuid") or self.text("id"))
+        own = self.text("uuid") or self.text("id")
+        return Origin(line=self.line) if own is None else Origin(line=self.line, id=own)
 
     def at(self, *keys: str) -> Any:
         """The value under a path of keys, ``None`` where the path ends early."""
@@ -174,7 +175,7 @@ def _gunzip(path: Path, data: bytes) -> tuple[bytes, bool]:
         if not member.eof:
             return b"".join(parts), False
         rest = member.unused_data
-    return b"".join(parts), True
+    return b"".join(parts), not rest.strip(b"\0")  # zeros pad, anything else is a cut-off member
 
 
 def _unzstd(path: Path, data: bytes) -> tuple[bytes, bool]:
@@ -196,7 +197,7 @@ def _unzstd(path: Path, data: bytes) -> tuple[bytes, bool]:
         if not frame.eof:
             return b"".join(parts), False
         rest = frame.unused_data
-    return b"".join(parts), True
+    return b"".join(parts), not rest.strip(b"\0")  # zeros pad, anything else is a cut-off member
 
 
 def _not_decodable(path: Path, kind: str, error: Exception) -> LogFormatError:

@@ -87,14 +87,9 @@ def fold(text: str) -> Folded:
     global _memo  # noqa: PLW0603 - a memo is replaced whole, when it has grown large
     if len(_memo) > _CACHE_WORDS:
         _memo = _Memo()
-    if text.isascii():
-        raw = text.encode("ascii")
-        body = raw.translate(_TO_BODY).decode("ascii")
-    else:
+    if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-        raw = text.encode("utf-8", "surrogatepass")
-        spelt = _WIDE.sub(_fold_wide, text)
-        body = spelt.encode("utf-8").translate(_TO_BODY).decode("utf-8")
+    raw = text.encode("utf-8", "surrogatepass")
     names = set(map(_memo.__getitem__, raw.translate(_TO_NAMES).split()))
     for run in set(raw.translate(_TO_OPERATORS).split()):
         if len(run) > 1:
@@ -102,7 +97,13 @@ def fold(text: str) -> Folded:
     if b"#" in raw:
         names.update(_sharps(text))
     names.discard("")
-    return Folded(body, " ".join(sorted(names)))
+    return Folded(_body(text), " ".join(sorted(names)))
+
+
+def _body(normal: str) -> str:
+    """The words of a text in NFKC, in order."""
+    spelt = normal if normal.isascii() else _WIDE.sub(_fold_wide, normal)
+    return spelt.encode("utf-8").translate(_TO_BODY).decode("utf-8")
 
 
 def plain(text: str) -> str:
@@ -119,7 +120,7 @@ def parts(identifier: str) -> tuple[str, ...]:
     for chunk in unicodedata.normalize("NFKC", identifier).split("_"):
         if not chunk.isascii():
             for piece in _WIDE_PARTS.findall(chunk):
-                found.extend(fold_words(_spaced(piece)))
+                found.extend(_body(_spaced(piece)).split())
         elif _HASH.fullmatch(chunk) or len(_CHANGES.findall(chunk)) > 3:
             found.append(chunk.lower())
         else:
@@ -132,11 +133,6 @@ def positions(text: str) -> Iterator[tuple[int, list[str], list[str]]]:
     for match in re.finditer(r"\w+|[^\w\s\x00-\x7f]", text):
         folded = fold(match[0])
         yield match.start(), folded.body.split(), folded.names.split()
-
-
-def fold_words(text: str) -> list[str]:
-    """The words of ``text`` in ``body``."""
-    return fold(text).body.split()
 
 
 def single(character: str) -> bool:
@@ -167,7 +163,7 @@ def _identifier(word: str) -> str:
         return ""  # single characters are found in the body; identifiers are not made of them
     added = []
     if len(chunks) > 1:
-        added.append("".join(fold_words(" ".join(chunks))))
+        added.append(_body("".join(chunks)).replace(" ", ""))
     for chunk in chunks:
         split = parts(chunk)
         if len(split) > 1:

@@ -24,6 +24,7 @@ _IDENTIFIER: Final = re.compile(r"\W*(\w+)\W*")
 _ABBREVIATED: Final = re.compile(r"(?=.*[0-9])[0-9a-f]{6,39}")
 """What looks like a hash is asked for by its beginning."""
 _ANCHOR: Final = re.compile(r"[A-Za-z0-9]+")
+_LONGEST_ANCHOR: Final = 64
 _SNIPPET: Final = 200
 _LEAD: Final = 60
 
@@ -119,7 +120,7 @@ def parse(query: str) -> ParsedQuery:
         elif not quoted:
             prefix = _ABBREVIATED.fullmatch(chunk) is not None
         if needle := plain(chunk):
-            needles[needle] = max(_ANCHOR.findall(chunk), key=len, default="")
+            needles[needle] = max(_ANCHOR.findall(chunk), key=len, default="")[:_LONGEST_ANCHOR]
             if quoted:
                 phrases[needle] = None
         if term := _term(chunk, prefix=prefix, whole=not quoted):
@@ -181,8 +182,17 @@ def _term(chunk: str, *, prefix: bool, whole: bool) -> Term | None:
 
 
 def _pieces(term: Term) -> list[Term]:
-    """The words of a term by themselves; single characters in pairs, as they make words."""
-    pieces = []
+    """The words of a term by themselves; single characters in pairs, as they make words.
+
+    And the term without its first or last word: what stands before or after it in a text may be
+    glued to that, as the ``v`` of a version is.
+    """
+    pieces = [
+        Term(words=(part,))
+        for sequence in term.words
+        if len(sequence) > 2
+        for part in (sequence[1:], sequence[:-1])
+    ]
     for sequence in term.words:
         if len(sequence) < 2:
             continue

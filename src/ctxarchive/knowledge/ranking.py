@@ -19,7 +19,7 @@ B: Final = 0.75
 _DERIVED: Final[dict[Kind, float]] = {"original": 1.0, "injected": 0.7, "checkpoint": 0.25}
 _NEWEST: Final = 0.05
 """The newest of the candidates gains this share of its score, the oldest nothing."""
-EXACT: Final = 0.5
+EXACT: Final = 1.0
 """What a chunk of the query that stands in the text literally adds, as a share of the score."""
 
 
@@ -55,10 +55,10 @@ def rank(
     scored = []
     for each in candidates:
         norm = K1 * (1 - B + B * each.length / average)
-        score = sum(
-            weight * count * (K1 + 1) / (count + norm)
-            for weight, count in zip(weights, each.counts, strict=True)
-        )
+        score = 0.0
+        for weight, count in zip(weights, each.counts, strict=True):
+            if count:
+                score += weight * count * (K1 + 1) / (count + norm)
         score *= _DERIVED[each.kind] * (1 + _NEWEST * order[each.key] / newest)
         scored.append((score, each))
     scored.sort(key=lambda pair: (-pair[0], -pair[1].key))

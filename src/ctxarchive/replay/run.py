@@ -30,7 +30,8 @@ from ctxarchive.knowledge.records import LAYERS
 from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.metering.tokenizers import estimator
-from ctxarchive.session.events import CompactionSummary, UserMessage, dump_json
+from ctxarchive.session.events import CompactionSummary, UserMessage
+from ctxarchive.session.jsontext import dump_json
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import joined_text
 from ctxarchive.session.pairing import open_calls

@@ -61,14 +61,25 @@ def create_file(path: Path) -> bool:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a database with its log; another process that has it open keeps its own copy."""
-    for suffix in ("-wal", "-shm", "-journal", ""):
+    """Remove a database with its log; another process that has it open keeps its own copy.
+
+    The database goes first: without its log it might pass for an older state of itself.
+    """
+    for suffix in ("", "-wal", "-shm", "-journal"):
         try:
             Path(f"{path}{suffix}").unlink()
         except FileNotFoundError:
             continue
         except OSError as error:
             raise _refusal(path, error) from error
+
+
+def move_file(source: Path, target: Path) -> None:
+    """Put a closed database where another was."""
+    try:
+        source.replace(target)
+    except OSError as error:
+        raise _refusal(target, error) from error
 
 
 def _refusal(path: Path, error: OSError) -> KnowledgeError:
@@ -136,7 +147,7 @@ class Connection:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction that holds the write lock from its start; any error undoes it."""
-        with self._transaction("BEGIN IMMEDIATE"):
+        with self._transaction("BEGIN IMMEDIATE", "COMMIT"):
             yield
 
     @contextlib.contextmanager
@@ -146,7 +157,7 @@ class Connection:
             if self._db.in_transaction:
                 yield
                 return
-            with self._transaction("BEGIN"):
+            with self._transaction("BEGIN", "ROLLBACK"):
                 yield
 
     @contextlib.contextmanager
@@ -156,14 +167,14 @@ class Connection:
             yield
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
+    def _transaction(self, begin: str, end: str) -> Iterator[None]:
         with self._lock:
             with self._translated():
                 self._db.execute(begin)
             try:
                 yield
                 with self._translated():
-                    self._db.execute("COMMIT")
+                    self._db.execute(end)
             except BaseException:
                 if self._db.in_transaction:
                     with self._translated():
@@ -194,10 +205,10 @@ class Connection:
         """
 
         def counts(api: apsw.FTS5ExtensionApi, *_: Value) -> bytes:
-            occurrences = (
+            occurrences = [
                 min(255, sum(map(len, api.phrase_locations(phrase))))
                 for phrase in range(api.phrase_count)
-            )
+            ]
             return bytes(occurrences) + api.column_size(-1).to_bytes(4, "big")
 
         self._db.register_fts5_function(name, counts)

@@ -24,6 +24,7 @@ from ctxarchive.knowledge.sqlite.connection import (
     Mode,
     Row,
     create_file,
+    move_file,
     remove_file,
 )
 from ctxarchive.knowledge.sqlite.records import Records
@@ -229,7 +230,6 @@ class Index:
                     return  # another process was faster
                 self._close_writer()
                 remove_file(self.path)
-                create_file(self.path)
                 self._create()
 
     def _usable(self) -> bool:
@@ -246,7 +246,11 @@ class Index:
             raise KnowledgeError("read-only", f"{self.path}: opened for reading only")
 
     def _create(self) -> None:
-        fresh = Connection(self.path, mode="rw", busy_timeout_ms=self._timeout)
+        """Make an empty index beside, and put it in its place in one step."""
+        beside = self.path.with_name(f"{self.path.name}.new")
+        remove_file(beside)
+        create_file(beside)
+        fresh = Connection(beside, mode="rw", busy_timeout_ms=self._timeout)
         try:
             fresh.all(f"PRAGMA page_size = {_PAGE_BYTES}")
             fresh.value("PRAGMA journal_mode = WAL")
@@ -263,6 +267,7 @@ class Index:
                 fresh.all("INSERT INTO state VALUES (?, ?, 0, 0, -1)", (self._archive, FORMAT))
         finally:
             fresh.close()
+        move_file(beside, self.path)
 
     def _open_writer(self) -> Connection:
         """The index's own connection, with the records attached for reading."""
@@ -303,7 +308,7 @@ class Index:
                 return None
             texts: dict[str, list[tuple[int, str, str]]] = {table: [] for table in TABLES}
             for key, kind, head, event in rows:
-                folded = fold(self._records.readable(key, event, head))
+                folded = fold(self._records.readable(event, head))
                 texts[table_of(kind)].append((key, folded.body, folded.names))
             for table, folded_rows in texts.items():
                 if folded_rows:

@@ -170,12 +170,12 @@ class Records:
         for record in records:
             key = ordinals[record.session] << 32 | record.seq
             entry = _Filed(key, record, _columns(record))
-            if filed.setdefault(key, entry).columns != entry.columns:
+            if _content(filed.setdefault(key, entry).columns) != _content(entry.columns):
                 raise self._conflict(record)
         return [filed[key] for key in sorted(filed)]
 
     def _new(self, filed: list[_Filed]) -> list[_Filed]:
-        """Those that are not there yet; what is there must be equal."""
+        """Those that are not there yet; what is there must have equal content."""
         keys = json.dumps([each.key for each in filed])
         stored = {
             row[0]: row[1:]
@@ -185,7 +185,7 @@ class Records:
             )
         }
         for each in filed:
-            if each.key in stored and stored[each.key] != each.columns:
+            if each.key in stored and _content(stored[each.key]) != _content(each.columns):
                 raise self._conflict(each.record)
         return [each for each in filed if each.key not in stored]
 
@@ -231,7 +231,6 @@ class Records:
         Raises:
             KnowledgeError: ``corrupt``, when the stored JSON cannot be rendered.
         """
-        render = self.readable if lenient else self.text
         key, layer, kind, role, when, _, name, images, head, event = row
         return Record(
             session=self.session(key >> 32),
@@ -243,7 +242,7 @@ class Records:
             time=when,
             head=unpack(head),
             event=unpack(event),
-            text=render(key, event, head),
+            text=self.readable(event, head) if lenient else self.text(key, event, head),
             images=tuple(json.loads(images)) if images else (),
         )
 
@@ -259,14 +258,14 @@ class Records:
                 f" {type(error).__name__}: {error}",
             ) from error
 
-    def readable(self, key: int, event: str | bytes, head: str | bytes) -> str:
+    def readable(self, event: str | bytes, head: str | bytes) -> str:
         """The text that is searched: rendered, or the JSON itself where that is impossible.
 
         One bad record must not hide the others from a search; ``get`` and ``verify`` report it.
         """
         try:
-            return self.text(key, event, head)
-        except KnowledgeError:
+            return self.render(unpack(event), unpack(head))
+        except Exception:  # noqa: BLE001 - whatever it is, ``text`` raises it where it matters
             return f"{unpack(head)}\n{unpack(event)}"
 
     def range(self, scope: Scope, limit: int) -> tuple[Record, ...]:
@@ -381,6 +380,15 @@ def _columns(record: Record) -> tuple[Value, ...]:
         pack(record.head),
         pack(record.event),
     )
+
+
+def _content(columns: Row) -> tuple[Value, ...]:
+    """What makes two records equal: head and event.
+
+    The rest is derived from them, by other rules in another version perhaps; what was filed first
+    stands.
+    """
+    return tuple(columns[-2:])
 
 
 def _tallies(filed: list[_Filed]) -> Iterator[tuple[Value, ...]]:

@@ -19,6 +19,9 @@ from ctxarchive.knowledge.sqlite.connection import Connection, Mode, create_file
 APPLICATION_ID: Final = 0x63747861
 """``ctxa``, in the file's header: what makes a database an archive of ours."""
 
+_SMALLEST: Final = 512
+"""Bytes of the smallest page; no database is smaller."""
+
 Migration = Callable[[Connection], None]
 
 
@@ -43,7 +46,7 @@ def open_records(path: Path, *, mode: Mode, create: bool, busy_timeout_ms: int) 
     connection = Connection(path, mode=mode, busy_timeout_ms=busy_timeout_ms)
     try:
         if mode == "rw":
-            _prepare(connection, path)
+            _prepare(connection, path, busy_timeout_ms=busy_timeout_ms)
     except BaseException:
         connection.close()
         raise
@@ -54,8 +57,11 @@ def _identify(path: Path, *, busy_timeout_ms: int) -> int | None:
     """The schema version of the file, ``None`` for one that is empty; refuses what is not ours."""
     if path.is_dir():
         raise KnowledgeError("foreign", f"{path}: is a folder")
-    if path.stat().st_size == 0:
+    size = path.stat().st_size
+    if size == 0:
         return None
+    if size < _SMALLEST:  # SQLite takes it for an empty database, and would overwrite it
+        raise KnowledgeError("foreign", f"{path}: not an SQLite database")
     connection = Connection(path, mode="ro", busy_timeout_ms=busy_timeout_ms)
     try:
         with connection.reading():
@@ -79,14 +85,27 @@ def check_identity(connection: Connection, path: Path) -> int | None:
     return int(version)
 
 
-def _prepare(connection: Connection, path: Path) -> None:
+def _prepare(connection: Connection, path: Path, *, busy_timeout_ms: int) -> None:
     if not connection.writable() or not os.access(path.parent, os.W_OK):
         raise KnowledgeError("read-only", f"{path}: file or folder cannot be written")
-    if connection.value("PRAGMA main.journal_mode") != "wal":
-        connection.value("PRAGMA main.journal_mode = WAL")
+    _to_wal(connection, busy_timeout_ms)
     connection.all("PRAGMA main.synchronous = FULL")
-    if (check_identity(connection, path) or 0) < len(MIGRATIONS):
+    with connection.reading():
+        version = check_identity(connection, path) or 0
+    if version < len(MIGRATIONS):
         migrate(connection, path)
+
+
+def _to_wal(connection: Connection, busy_timeout_ms: int) -> None:
+    """Switch the journal; SQLite does not wait for another process that is at it, so we do."""
+    until = time.monotonic() + busy_timeout_ms / 1000
+    while connection.value("PRAGMA main.journal_mode") != "wal":
+        try:
+            connection.value("PRAGMA main.journal_mode = WAL")
+        except KnowledgeError as error:
+            if error.code != "locked" or time.monotonic() > until:
+                raise
+            time.sleep(0.005)
 
 
 def migrate(connection: Connection, path: Path) -> None:

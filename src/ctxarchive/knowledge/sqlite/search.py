@@ -81,12 +81,17 @@ class Searcher:
             question.tried.append(f"strict: all of {len(parsed.terms)}")
             if hits := self._hits(question, self._strict(question)):
                 return "strict", hits
-            if len(parsed.loose) > 1:
-                question.tried.append(f"any: one or more of {len(parsed.loose)}")
-                if hits := self._hits(question, self._any(question)):
-                    return "any", hits
-        hits = self._substrings(question)
-        return ("substring" if hits else "none"), hits
+        # A single chunk that is no word of the archive is more likely a part of one than several.
+        single = len(parsed.needles) == 1
+        if single and (hits := self._substrings(question)):
+            return "substring", hits
+        if len(parsed.loose) > 1:
+            question.tried.append(f"any: one or more of {len(parsed.loose)}")
+            if hits := self._hits(question, self._any(question)):
+                return "any", hits
+        if not single and (hits := self._substrings(question)):
+            return "substring", hits
+        return "none", []
 
     # -- candidates
 
@@ -146,7 +151,7 @@ class Searcher:
         parsed = question.parsed
         for stretch in self._index.stretches(attached=question.attached):
             for key, kind, head, event in self._unindexed(question, stretch):
-                document = Document(fold(self._records.readable(key, event, head)))
+                document = Document(fold(self._records.readable(event, head)))
                 counts = tuple(term.count(document) for term in parsed.loose)
                 if any(counts):
                     candidate = Candidate(key=key, kind=kind, counts=counts, length=document.length)
@@ -201,7 +206,7 @@ class Searcher:
         for rows, passed in self._steps(question):
             looked += passed
             for key, head, event in rows:
-                text = plain(self._records.readable(key, event, head))
+                text = plain(self._records.readable(event, head))
                 if all(needle in text for needle in parsed.needles):
                     record = self._record(key)
                     hits.append(_hit(record, parsed, exactness(text, parsed.needles)))
@@ -249,14 +254,15 @@ def _anchor_conditions(anchors: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 def _candidate(row: Row, terms: Sequence[Term]) -> Candidate:
     key, kind, packed = row
+    length = int.from_bytes(packed[-4:], "big")
+    if len(packed) == len(terms) + 4:  # one phrase a term: its count is the term's
+        return Candidate(key=key, kind=kind, counts=tuple(packed[:-4]), length=length)
     counts = []
     place = 0
     for term in terms:
         counts.append(term.tally(packed[place : place + term.phrases]))
         place += term.phrases
-    return Candidate(
-        key=key, kind=kind, counts=tuple(counts), length=int.from_bytes(packed[-4:], "big")
-    )
+    return Candidate(key=key, kind=kind, counts=tuple(counts), length=length)
 
 
 def _hit(record: Record, parsed: ParsedQuery, score: float) -> Hit:

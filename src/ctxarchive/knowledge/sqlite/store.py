@@ -43,6 +43,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
         self.path = connection.path
         self._connection = connection
         self._mode = mode
+        self._closed = False
         self._records = Records(connection, render)
         self._index = Index(self._records, mode=mode, busy_timeout_ms=busy_timeout_ms)
         self._searcher = Searcher(self._records, self._index)
@@ -71,7 +72,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
                 ``read-only``, ``locked``, ``corrupt``, ``storage``.
         """
         connection = open_records(
-            Path(path), mode=mode, create=create, busy_timeout_ms=busy_timeout_ms
+            Path(path).absolute(), mode=mode, create=create, busy_timeout_ms=busy_timeout_ms
         )
         try:
             return cls(connection, render=render, mode=mode, busy_timeout_ms=busy_timeout_ms)
@@ -156,6 +157,11 @@ class SqliteKnowledgeBase(KnowledgeBase):
         return self._index.rebuild()
 
     def close(self) -> None:  # noqa: D102
+        if self._closed:
+            return
+        self._closed = True
+        # Whoever may write a file closes it last: it is then that SQLite tidies the log away.
+        self._index.detach()
         self._index.close()
         self._connection.close()
 
