@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctxarchive.archive.engine import ArchiveCompactionEngine
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.rendering import render
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.compaction.engine import CompactionResult, Routing
 from ctxarchive.compaction.policy import CompactionPolicy
