@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from ctxarchive.archive.clipping import cut_at_or_after, cut_at_or_before
@@ -18,6 +19,9 @@ from ctxarchive.archive.format import (
 )
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.knowledge.records import LAYERS, Record, source_label
+
+_label = lru_cache(maxsize=64)(source_label)
+"""Every entry of a span names one of three labels, and spelling one takes its time."""
 
 Kind = Literal["user", "finding", "narrative", "tool", "hidden", "break"]
 """What an entry is: ``hidden`` shows nothing but may lie inside a dropped run; ``break`` ends one."""
@@ -85,7 +89,7 @@ def _prose(record: Record) -> Kind:
 
 
 def _tool(record: Record, config: TranscriptConfig, essence: str) -> Entry:
-    pointer = Pointer(sources=(source_label(record.session, record.layer),), seq=record.seq)
+    pointer = Pointer(sources=(_label(record.session, record.layer),), seq=record.seq)
     did = essence[: cut_at_or_before(essence, config.tool_essence)]
     line = tool_line(record.name or "tool", record.seq, len(record.text), did, pointer)
     return Entry(kind="tool", record=record, shown=line)
@@ -105,7 +109,7 @@ def _around_imitation(record: Record, head: int, tail: int) -> tuple[int, int]:
 
 def _notice(record: Record, head: int, tail: int) -> str:
     pointer = Pointer(
-        sources=(source_label(record.session, record.layer),),
+        sources=(_label(record.session, record.layer),),
         seq=record.seq,
         offset=head,
         length=tail - head,
@@ -124,7 +128,7 @@ def run_line(run: Sequence[Record], *, what: str = "entries") -> str:
     layers = [layer for layer in LAYERS if any(record.layer == layer for record in told)]
     first, last = told[0].seq, told[-1].seq
     pointer = Pointer(
-        sources=tuple(source_label(told[0].session, layer) for layer in layers),
+        sources=tuple(_label(told[0].session, layer) for layer in layers),
         after_seq=first - 1,
         before_seq=last + 1,
     )
