@@ -429,7 +429,7 @@ def test_a_question_of_ten_words_finds_what_one_of_them_names(tool: CtxSearchToo
 
 # --- the bound -------------------------------------------------------------------------------
 
-words = st.text(st.characters(max_codepoint=0x7F) | st.sampled_from("漢字한é€\U0001f600\ud800"))
+words = st.text(st.characters(), max_size=300)
 calls = st.one_of(
     st.fixed_dictionaries({"queries": st.lists(words, min_size=1, max_size=8)}),
     st.fixed_dictionaries(
