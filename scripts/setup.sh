@@ -2,7 +2,7 @@
 # Needs python3 >= 3.11 with pip on PATH, and a package index that pip can reach.
 
 fail() {
-  printf '%s: %s\n' "${0##*/}" "$1" >&2
+  printf 'scripts/%s: %s\n' "${0##*/}" "$1" >&2
   exit 2
 }
 

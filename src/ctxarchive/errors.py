@@ -98,16 +98,35 @@ class ToolInputError(CtxArchiveError):
     """A model's call of ``ctx_search`` is not one the tool takes; the message says which is."""
 
 
+class ModelError(CtxArchiveError):
+    """A model did not answer.
+
+    Attributes:
+        code: ``context-overflow`` (the request is longer than the model can hold), ``unavailable``
+            (the provider failed, or was not reached), ``rate-limit``, ``invalid`` (the provider
+            refused the request as malformed), ``denied`` (no permission).
+    """
+
+    Code = Literal["context-overflow", "unavailable", "rate-limit", "invalid", "denied"]
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code: ModelError.Code = code
+
+
 class SummaryError(CtxArchiveError):
     """A summarizer gave no usable summary.
 
     Attributes:
         code: ``empty``, ``truncated``, ``refused``, ``not-text`` (an image or a tool call instead
             of text), ``unavailable`` (the call failed), ``timeout``, ``missing`` (a recorded
-            summary was asked for and there is none).
+            summary was asked for and there is none), ``retry`` (a hook changed the input; the
+            engine asks again, and no caller ever sees it).
     """
 
-    Code = Literal["empty", "truncated", "refused", "not-text", "unavailable", "timeout", "missing"]
+    Code = Literal[
+        "empty", "truncated", "refused", "not-text", "unavailable", "timeout", "missing", "retry"
+    ]
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)

@@ -47,7 +47,8 @@ class ManualCompactionAgent(CompactionAgent, Protocol):
         """Run ``task`` while idle and keep later input waiting until it settles.
 
         Raises:
-            ManualCompactionError: ``busy``, before anything ran, when the agent is active.
+            ManualCompactionError: ``busy``, before anything ran, when the agent is active;
+                ``cancelled``, when the agent itself cancelled the task.
         """
 
 
@@ -72,7 +73,7 @@ class CompactionResult:
     checkpoint_token_count: int
 
 
-Stage = Literal["filed", "summarized", "built", "committed", "failed"]
+Stage = Literal["before", "filed", "summarized", "built", "committed", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,11 @@ class CompactionEngine(ABC):
             The compaction, or ``None`` when there is no need or no safe span.
 
         Raises:
-            CompactionError: when one was begun and failed; the surface is as it was.
+            CompactionError: when one was begun and failed; ``stuck`` when it succeeded and the
+                request is still over the threshold; ``capacity`` once a target, when no
+                compaction can ever bring it below.
+            SummaryError: when there is no summary and the policy forbids the fallback.
+            ConfigError: once a target, when the policy contradicts itself for its capacity.
         """
 
     @abstractmethod
@@ -139,4 +144,5 @@ class CompactionEngine(ABC):
         Raises:
             CompactionError: when the range is no balanced span of the surface, no turn is open,
                 another compaction holds the lock, or this one fails.
+            SummaryError: when there is no summary and the policy forbids the fallback.
         """

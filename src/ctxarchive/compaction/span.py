@@ -44,8 +44,22 @@ def span_at(session: Session, measurement: Measurement, first: int, last: int) -
     )
 
 
+def retained_from(measurement: Measurement, retain: int) -> int:
+    """The surface position from which at least ``retain`` tokens, and the newest entry, stay."""
+    length = measurement.length
+    cut = length
+    while cut > 0 and (cut == length or measurement.span(cut, length - 1) < retain):
+        cut -= 1
+    return cut
+
+
 def select_older(
-    session: Session, measurement: Measurement, *, retain: int, min_tokens: int
+    session: Session,
+    measurement: Measurement,
+    *,
+    retain: int,
+    min_tokens: int,
+    min_reclaim: int = 0,
 ) -> Span | NoSpan:
     """From the head to the cut that keeps at least ``retain`` tokens at the end.
 
@@ -57,24 +71,25 @@ def select_older(
         measurement: its prices now.
         retain: tokens to keep verbatim at the end.
         min_tokens: least tokens of a span worth compacting.
+        min_reclaim: least tokens of it that are no checkpoint already: what can be freed at all.
     """
     length = measurement.length
-    cut = length
-    while cut > 0 and (cut == length or measurement.span(cut, length - 1) < retain):
-        cut -= 1
+    cut = retained_from(measurement, retain)
     chosen = _balanced_at_or_before(session, cut)
-    if not _worth(session, measurement, chosen, min_tokens):
+    judged = _judge(session, measurement, chosen, min_tokens, min_reclaim)
+    if isinstance(judged, NoSpan):
         tailward = _balanced_after(session, cut, length)
-        chosen = tailward if tailward is not None else chosen
-    return _judge(session, measurement, chosen, min_tokens)
+        if tailward is not None:
+            return _judge(session, measurement, tailward, min_tokens, min_reclaim)
+    return judged
 
 
 def select_all_but_newest(
-    session: Session, measurement: Measurement, *, min_tokens: int
+    session: Session, measurement: Measurement, *, min_tokens: int, min_reclaim: int = 0
 ) -> Span | NoSpan:
     """From the head to the last balanced cut before the end: only the newest unit stays."""
     cut = _balanced_at_or_before(session, measurement.length - 1)
-    return _judge(session, measurement, cut, min_tokens)
+    return _judge(session, measurement, cut, min_tokens, min_reclaim)
 
 
 def select_region(session: Session, measurement: Measurement, start: int, end: int) -> Span:
@@ -93,20 +108,32 @@ def select_region(session: Session, measurement: Measurement, start: int, end: i
     return span_at(session, measurement, position(start), position(end))
 
 
-def _worth(session: Session, measurement: Measurement, cut: int, min_tokens: int) -> bool:
-    return not isinstance(_judge(session, measurement, cut, min_tokens), NoSpan)
-
-
-def _judge(session: Session, measurement: Measurement, cut: int, min_tokens: int) -> Span | NoSpan:
+def _judge(
+    session: Session, measurement: Measurement, cut: int, min_tokens: int, min_reclaim: int
+) -> Span | NoSpan:
     if cut <= 0:
         return NoSpan(reason="no balanced cut leaves anything to compact")
     tokens = measurement.span(0, cut - 1)
     if tokens < min_tokens:
         return NoSpan(reason=f"the older span has {tokens} tokens, fewer than {min_tokens}")
-    first = session.event_at(session.surface[0])
-    if cut == 1 and isinstance(first, UserMessage) and first.is_checkpoint:
-        return NoSpan(reason="the older span is one checkpoint already")
+    fresh = tokens - sum(
+        measurement.span(place, place)
+        for place in range(cut)
+        if _is_checkpoint(session, session.surface[place])
+    )
+    if fresh == 0:
+        return NoSpan(reason="the older span is checkpoints already")
+    if fresh < min_reclaim:
+        return NoSpan(
+            reason=f"the older span has {fresh} tokens that are no checkpoint, fewer than "
+            f"{min_reclaim}"
+        )
     return span_at(session, measurement, 0, cut - 1)
+
+
+def _is_checkpoint(session: Session, seq: int) -> bool:
+    event = session.event_at(seq)
+    return isinstance(event, UserMessage) and event.is_checkpoint
 
 
 def _balanced_at_or_before(session: Session, cut: int) -> int:

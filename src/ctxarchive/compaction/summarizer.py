@@ -106,7 +106,12 @@ class Model(Protocol):
     """A language model behind some provider."""
 
     async def complete(self, request: ModelRequest) -> ModelAnswer:
-        """Answer ``request``; any failure raises."""
+        """Answer ``request``.
+
+        Raises:
+            ModelError: ``context-overflow`` for a request that is too long, whatever the provider
+                calls it; other codes for other failures.
+        """
 
 
 INSTRUCTION = """\
@@ -134,10 +139,13 @@ class ModelSummarizer:
 
     Args:
         model: who is asked.
+        route: provider and model that write summaries, where not the conversation's own; the
+            provider's prompt cache is then not hit.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, route: tuple[str, str] | None = None) -> None:
         self._model = model
+        self._route = route
 
     async def summarize(self, input: SummaryInput) -> Summary:
         """The model's summary of ``input``.
@@ -147,7 +155,7 @@ class ModelSummarizer:
         """
         instruction = Message(role="user", content=(text_block(INSTRUCTION),))
         request = ModelRequest(
-            header=input.session.request_header,
+            header=self._header(input.session),
             messages=[*input.messages(), instruction],
             max_tokens=input.max_tokens,
         )
@@ -168,6 +176,13 @@ class ModelSummarizer:
             llm_stream_call=True,
         )
 
+    def _header(self, session: Session) -> dict[str, Any]:
+        header = session.request_header
+        if self._route is None:
+            return header
+        provider, model = self._route
+        return {**header, "config": {"provider": provider, "model": model}}
+
 
 def summary_text(answer: ModelAnswer) -> str:
     """The text of an answer that is a summary.
@@ -179,7 +194,7 @@ def summary_text(answer: ModelAnswer) -> str:
         raise SummaryError("not-text", "the model called a tool instead of summarizing")
     if any(isinstance(block, ImageBlock) for block in answer.content):
         raise SummaryError("not-text", "the model answered with an image")
-    if answer.stop == "max_tokens":
+    if answer.stop in {"max_tokens", "model_context_window_exceeded"}:
         raise SummaryError("truncated", "the summary was cut off at its token limit")
     if answer.stop == "refusal":
         raise SummaryError("refused", "the model refused to summarize")

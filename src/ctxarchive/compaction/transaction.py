@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from anyio import get_cancelled_exc_class
+
 from ctxarchive.compaction.checkpoint import frame
 from ctxarchive.compaction.engine import CompactionResult, Trigger
 from ctxarchive.compaction.span import Span
@@ -58,8 +60,19 @@ def require_unlocked(session: Session) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A summary and its checkpoint that are on the log, in a bracket that is still open."""
+
+    summary_seq: int
+    checkpoint_seq: int
+    checkpoint_tokens: int
+    text: str
+    """The checkpoint's text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """An open bracket around one span."""
+    """An open bracket around one span. Its holder closes it once, whatever happens."""
 
     session: Session
     meter: TokenMeter
@@ -85,22 +98,29 @@ class Transaction:
         """Take the lock. Nothing may have been awaited since the span was selected.
 
         Raises:
-            CompactionError: ``busy``.
+            CompactionError: ``busy``; ``commit`` when the log refuses the bracket.
         """
         require_unlocked(session)
-        compaction_id = derived_compaction_id(session.id, len(session))
-        data = _bracket(CompactionStartData, compaction_id, command_id, turn=owner)
-        start = session.append("compaction/start", data)
-        return cls(
+        transaction = cls(
             session=session,
             meter=meter,
             span=span,
             trigger=trigger,
             owner=owner,
             command_id=command_id,
-            compaction_id=compaction_id,
-            start_seq=start.seq,
+            compaction_id=derived_compaction_id(session.id, len(session)),
+            start_seq=len(session),
         )
+        data = _bracket(
+            CompactionStartData, transaction.compaction_id, command_id, turn=transaction.owner
+        )
+        try:
+            session.append("compaction/start", data)
+        except Exception as error:
+            if live_bracket(session) is not None:  # on the log, and a listener failed behind it
+                transaction.close(error)
+            raise CompactionError("commit", f"the bracket would not open: {error}") from error
+        return transaction
 
     def revalidate(self) -> None:
         """Check that what was summarized is still what would be replaced.
@@ -120,7 +140,9 @@ class Transaction:
             raise CompactionError("changed", "the selected span changed during summarization")
         measurement = self.meter.measure(self.session)
         if measurement.span(self.span.first, last) != self.span.tokens:
-            raise CompactionError("changed", "the selected span's price changed")
+            raise CompactionError(
+                "changed", "the selected span's price changed during summarization"
+            )
         whole = (surface.replace_generation, len(surface))
         if self.owner is not None and whole != (self.span.generation, self.span.surface_length):
             raise CompactionError("changed", "the surface changed during summarization")
@@ -129,12 +151,12 @@ class Transaction:
         """What the checkpoint's message would cost."""
         return self.meter.message(Message(role="user", content=(text_block(text),)))
 
-    def commit(self, summary: Summary) -> CompactionResult:
-        """Record the summary, replace the span, release the lock.
+    def commit(self, summary: Summary) -> Committed:
+        """Record the summary and replace the span; the bracket stays open.
 
         Raises:
             CompactionError: ``growth``, before anything is written, when the checkpoint would not
-                be smaller than what it shadows.
+                be smaller than what it shadows; ``commit`` when the log refuses an event.
         """
         text = frame(summary.text, summary.additions)
         tokens = self.checkpoint_tokens(text)
@@ -143,39 +165,62 @@ class Transaction:
                 "growth",
                 f"the checkpoint has {tokens} tokens, what it would shadow {self.span.tokens}",
             )
-        recorded = self.session.append("compaction/summary", self._summary_data(summary, text))
         first, last = self.span.seqs[0], self.span.seqs[-1]
-        checkpoint = self.session.append(
-            "user/message",
-            UserMessageData(
-                content=(text_block(text),),
-                source=checkpoint_source(self.compaction_id, self.command_id),
-            ),
-            surface_op=Replace(op="replace", start_seq=first, end_seq=last),
-            source_event_seqs=self.span.seqs,
+        try:
+            recorded = self.session.append("compaction/summary", self._summary_data(summary, text))
+            checkpoint = self.session.append(
+                "user/message",
+                UserMessageData(
+                    content=(text_block(text),),
+                    source=checkpoint_source(self.compaction_id, self.command_id),
+                ),
+                surface_op=Replace(op="replace", start_seq=first, end_seq=last),
+                source_event_seqs=self.span.seqs,
+            )
+        except Exception as error:
+            raise CompactionError("commit", f"the log refused the commit: {error}") from error
+        return Committed(
+            summary_seq=recorded.seq,
+            checkpoint_seq=checkpoint.seq,
+            checkpoint_tokens=tokens,
+            text=text,
         )
-        end = self.session.append("compaction/end", self._end_data())
+
+    def close(self, error: BaseException | None = None) -> int:
+        """Release the lock: the one attempt. Returns the seq of the end.
+
+        Args:
+            error: why the compaction failed; ``None`` after a commit.
+
+        Raises:
+            CompactionError: ``commit``, when the log refuses; the unmatched start then stays, and
+                says busy.
+        """
+        extra = {} if error is None else {"error": error_text(error)}
+        data = _bracket(
+            CompactionEndData, self.compaction_id, self.command_id, turn=self.owner, **extra
+        )
+        try:
+            return self.session.append("compaction/end", data).seq
+        except Exception as refused:
+            raise CompactionError("commit", f"the bracket would not close: {refused}") from refused
+
+    def result(self, committed: Committed, end_seq: int) -> CompactionResult:
+        """What a closed, successful compaction amounts to."""
         return CompactionResult(
             compaction_id=self.compaction_id,
             source_command_id=self.command_id,
             trigger=self.trigger,
             start_seq=self.start_seq,
-            summary_seq=recorded.seq,
-            checkpoint_seq=checkpoint.seq,
-            end_seq=end.seq,
-            summary=(text_block(text),),
-            shadowed_range=(first, last),
+            summary_seq=committed.summary_seq,
+            checkpoint_seq=committed.checkpoint_seq,
+            end_seq=end_seq,
+            summary=(text_block(committed.text),),
+            shadowed_range=(self.span.seqs[0], self.span.seqs[-1]),
             shadowed_seqs=self.span.seqs,
             shadowed_token_count=self.span.tokens,
-            checkpoint_token_count=tokens,
+            checkpoint_token_count=committed.checkpoint_tokens,
         )
-
-    def abort(self, error: BaseException) -> None:
-        """Release the lock after a failure: one attempt, unless the commit already closed it."""
-        live = live_bracket(self.session)
-        if live is not None and live.data.compaction_id == self.compaction_id:
-            text = str(error) or type(error).__name__
-            self.session.append("compaction/end", self._end_data(error=text))
 
     def _summary_data(self, summary: Summary, text: str) -> CompactionSummaryData:
         fields: dict[str, object] = {
@@ -196,11 +241,12 @@ class Transaction:
             fields["usage"] = summary.usage
         return _bracket(CompactionSummaryData, self.compaction_id, self.command_id, **fields)
 
-    def _end_data(self, error: str | None = None) -> CompactionEndData:
-        extra = {} if error is None else {"error": error}
-        return _bracket(
-            CompactionEndData, self.compaction_id, self.command_id, turn=self.owner, **extra
-        )
+
+def error_text(error: BaseException) -> str:
+    """An error in one line for the log; a cancellation by that name, for its text names a scope."""
+    if isinstance(error, get_cancelled_exc_class()):
+        return "cancelled"
+    return str(error) or type(error).__name__
 
 
 def _bracket(kind: type[T], compaction_id: str, command_id: str | None, **fields: object) -> T:

@@ -1,0 +1,106 @@
+"""The tools of an agent, and how a call becomes a result, whatever happens to it.
+
+Appends nothing: the loop keeps calls and results paired.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio.to_thread
+
+from ctxarchive.session.messages import ToolCallBlock, WireModel
+
+ToolAnswer = str | Sequence[WireModel]
+"""A text, or content blocks."""
+
+
+class Tool(Protocol):
+    """Something a model may call."""
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """Name, description and JSON schema, as the Messages API takes a tool."""
+
+    def run(self, input: Mapping[str, Any]) -> ToolAnswer | Awaitable[ToolAnswer]:
+        """Answer one call; any exception becomes a failed result.
+
+        A plain function runs in a worker thread, a coroutine function on the event loop.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTool:
+    """A tool made of a function.
+
+    Attributes:
+        name: what the model calls it.
+        description: what the model is told of it.
+        schema: JSON schema of its arguments.
+        run: the function, plain or a coroutine function.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    run: Callable[[Mapping[str, Any]], ToolAnswer | Awaitable[ToolAnswer]]
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """As the Messages API takes a tool."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "input_schema": dict(self.schema),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a call came to."""
+
+    content: str | list[dict[str, Any]]
+    is_error: bool
+
+
+async def run_call(tool: Tool | None, call: ToolCallBlock) -> Outcome:
+    """Run a call and give its outcome; only a cancellation passes through.
+
+    Args:
+        tool: what was called; ``None`` where there is no such tool.
+        call: the call.
+    """
+    if tool is None:
+        return Outcome(content=f"There is no tool {call.name!r}.", is_error=True)
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except ValueError as error:
+        return Outcome(content=f"The arguments are no JSON: {error}", is_error=True)
+    if not isinstance(arguments, dict):
+        return Outcome(content="The arguments are no JSON object.", is_error=True)
+    try:
+        answer = await _run(tool, arguments)
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+        return Outcome(content=f"{type(error).__name__}: {error}", is_error=True)
+    if isinstance(answer, str):
+        return Outcome(content=answer or "(no output)", is_error=False)
+    blocks = [block.wire() for block in answer]
+    return Outcome(content=blocks or "(no output)", is_error=False)
+
+
+async def _run(tool: Tool, arguments: Mapping[str, Any]) -> ToolAnswer:
+    answer: ToolAnswer | Awaitable[ToolAnswer]
+    if inspect.iscoroutinefunction(tool.run):
+        answer = tool.run(arguments)
+    else:
+        answer = await anyio.to_thread.run_sync(functools.partial(tool.run, arguments))
+    return await answer if isinstance(answer, Awaitable) else answer
