@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ import anyio.to_thread
 
 from ctxarchive.archive.fitting import Limits, Material, fit
 from ctxarchive.archive.history import History, history_of
-from ctxarchive.archive.index import DEFAULT_TOOL_NAME, index_text
+from ctxarchive.archive.index import DEFAULT_TOOL_NAME, Holding, index_text
 from ctxarchive.archive.recording import original_seq, record
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, span_entry
@@ -25,7 +26,7 @@ from ctxarchive.compaction.checkpoint import frame
 from ctxarchive.compaction.engine import Observer
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
-from ctxarchive.knowledge.records import LAYERS, Record, SourceRef
+from ctxarchive.knowledge.records import LAYERS, Layer, Record, SourceRef
 from ctxarchive.knowledge.store import KnowledgeBase, Scope
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.session.events import ArchiveFailedData, ArchiveFiledData
@@ -192,7 +193,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         older = self._older_messages(session, {item.seq for item in span if item is not None})
         index = index_text(
             session.id,
-            self.knowledge.layers(session.id),
+            self._layers(session, history),
             history.compactions,
             max_chars=self.transcript.max_index_chars,
             tool_name=self._tool_name,
@@ -203,7 +204,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
             index=index,
             constraints=tuple(
                 seq
-                for seq, layer in self.knowledge.archived(session.id).items()
+                for seq, layer in self._archived(session, history).items()
                 if layer == "constraint"
             ),
             originals=history.originals,
@@ -219,7 +220,33 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
     def _older_messages(self, session: Session, span: set[int]) -> list[Record]:
         scope = Scope(sources=(SourceRef(session=session.id, layer="constraint"),))
         found = self.knowledge.range(scope, STANDING_LIMIT)
-        return [item for item in found if item.seq not in span and item.seq not in session.surface]
+        known = self._archived(session, history_of(session))
+        return [
+            item
+            for item in found
+            if item.seq not in span and item.seq not in session.surface and item.seq in known
+        ]
+
+    def _archived(self, session: Session, history: History) -> dict[int, Layer]:
+        """What is filed of the session up to here, ascending.
+
+        The archive may hold more: a replay meets what an earlier run of it, or an interrupted one,
+        filed of the same session's later events. A checkpoint must not depend on that.
+        """
+        through = history.content[self._filed[session] - 1]
+        archived = self.knowledge.archived(session.id)
+        return {seq: layer for seq, layer in archived.items() if seq <= through}
+
+    def _layers(self, session: Session, history: History) -> dict[Layer, Holding]:
+        """How many records each layer holds, and which seqs."""
+        found: dict[Layer, Holding] = {}
+        for seq, layer in self._archived(session, history).items():
+            held = found.get(layer)
+            if held is None:
+                found[layer] = Holding(records=1, first_seq=seq, last_seq=seq)
+            else:
+                found[layer] = replace(held, records=held.records + 1, last_seq=seq)
+        return found
 
     def _standing(self, item: Record) -> Entry:
         return message_entry(item, self.transcript.user_clip_at, self.transcript.user_clip_keep)
