@@ -93,7 +93,8 @@ def test_a_scope_holds(inside: Callable[..., Any], compacted: Any) -> None:
     assert seqs("--session", compacted.session) == everything
     label = f"session/{compacted.session}/constraint"
     users = seqs("--source", label)
-    assert users and set(users) < set(everything)
+    assert users
+    assert set(users) < set(everything)
     both = seqs("--source", label, "--source", f"session/{compacted.session}/finding")
     assert sorted(both) == sorted(everything)
     assert set(seqs("--after-seq", 20, "--before-seq", 40)) == {

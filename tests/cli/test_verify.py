@@ -150,7 +150,7 @@ def test_a_log_that_the_archive_never_saw_is_refused(
 def test_a_log_of_which_nothing_was_filed_passes(
     inside: Callable[..., Any], write_log: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """compact leaves a trace of every log, also where no window was full."""
+    """A replay leaves a trace of every log, also where no window was full."""
     log, archive = write_log(), tmp_path / "b.db"
     assert inside("compact", log, "--archive", archive, "--out", tmp_path / "o").code == 0
     (stored,) = (tmp_path / "o").glob("*.jsonl")
