@@ -160,7 +160,9 @@ def test_ctrl_c_ends_a_replay_and_leaves_a_sound_archive(
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         out, told = process.communicate(timeout=60)
-    assert process.returncode == 130, told
+    # CPython ends itself by the signal where it struck inside exec, as of a dataclass being made;
+    # a shell sees 130 either way.
+    assert process.returncode in {130, -signal.SIGINT}, told
     assert told == b"ctxarchive: interrupted\n"
     assert out.count(b"\n") < len(logs)
     assert inside("verify", archive).code == 0
