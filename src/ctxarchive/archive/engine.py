@@ -7,6 +7,7 @@ one ``archive/failed``: a checkpoint promises nothing that is not on disk.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -18,7 +19,7 @@ import anyio.to_thread
 from ctxarchive.archive.fitting import Limits, Material, fit
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import DEFAULT_TOOL_NAME, Holding, index_text
-from ctxarchive.archive.recording import original_seq, record
+from ctxarchive.archive.recording import record
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, span_entry
 from ctxarchive.compaction.basic import BasicCompactionEngine
@@ -26,15 +27,12 @@ from ctxarchive.compaction.checkpoint import frame
 from ctxarchive.compaction.engine import Observer
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
-from ctxarchive.knowledge.records import LAYERS, Layer, Record, SourceRef
-from ctxarchive.knowledge.store import KnowledgeBase, Scope
+from ctxarchive.knowledge.records import LAYERS, Layer, Record
+from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.session.events import ArchiveFailedData, ArchiveFiledData
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import Message, text_block
-
-STANDING_LIMIT = 100_000
-"""Most older user messages considered for a checkpoint."""
 
 
 class ArchiveCompactionEngine(BasicCompactionEngine):
@@ -190,7 +188,8 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         session = input.session
         history = history_of(session)
         span = [self._span_record(session, filed, seq) for seq in input.shadowed_seqs]
-        older = self._older_messages(session, {item.seq for item in span if item is not None})
+        covered = {item.seq for item in span if item is not None}
+        older = _older_messages(session, history, covered, max(input.shadowed_seqs))
         index = index_text(
             session.id,
             self._layers(session, history),
@@ -202,11 +201,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
             standing=tuple(self._standing(item) for item in older),
             span=tuple(self._entry(item, history) for item in span),
             index=index,
-            constraints=tuple(
-                seq
-                for seq, layer in self._archived(session, history).items()
-                if layer == "constraint"
-            ),
+            constraints=history.constraints,
             originals=history.originals,
         )
         limits = self._limits(input, summary)
@@ -214,33 +209,20 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
 
     def _span_record(self, session: Session, filed: dict[int, Record], seq: int) -> Record | None:
         """The record behind a surface entry: of a shortened tool result, the original's."""
-        original = original_seq(session.event_at(seq))
+        original = history_of(session).original(seq)
         return filed.get(original) or self.knowledge.get(session.id, original)
 
-    def _older_messages(self, session: Session, span: set[int]) -> list[Record]:
-        scope = Scope(sources=(SourceRef(session=session.id, layer="constraint"),))
-        found = self.knowledge.range(scope, STANDING_LIMIT)
-        known = self._archived(session, history_of(session))
-        return [
-            item
-            for item in found
-            if item.seq not in span and item.seq not in session.surface and item.seq in known
-        ]
-
-    def _archived(self, session: Session, history: History) -> dict[int, Layer]:
-        """What is filed of the session up to here, ascending.
+    def _layers(self, session: Session, history: History) -> dict[Layer, Holding]:
+        """What each layer holds of the session so far.
 
         The archive may hold more: a replay meets what an earlier run of it, or an interrupted one,
         filed of the same session's later events. A checkpoint must not depend on that.
         """
         through = history.content[self._filed[session] - 1]
-        archived = self.knowledge.archived(session.id)
-        return {seq: layer for seq, layer in archived.items() if seq <= through}
-
-    def _layers(self, session: Session, history: History) -> dict[Layer, Holding]:
-        """How many records each layer holds, and which seqs."""
         found: dict[Layer, Holding] = {}
-        for seq, layer in self._archived(session, history).items():
+        for seq, layer in self.knowledge.archived(session.id).items():
+            if seq > through:
+                break
             held = found.get(layer)
             if held is None:
                 found[layer] = Holding(records=1, first_seq=seq, last_seq=seq)
@@ -292,6 +274,18 @@ def _record(session: Session, history: History, seq: int) -> Record | None:
         name=None if call is None else call.name,
         head="" if call is None else call.line,
     )
+
+
+def _older_messages(
+    session: Session, history: History, span: set[int], through: int
+) -> list[Record]:
+    """What the user said that neither stands in view nor in the span; all of it is filed."""
+    made = (
+        _record(session, history, seq)
+        for seq in history.constraints[: bisect_right(history.constraints, through)]
+        if seq not in span and seq not in session.surface
+    )
+    return [item for item in made if item is not None]
 
 
 def records_through(session: Session, seqs: Sequence[int]) -> list[Record]:

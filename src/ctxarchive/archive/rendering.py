@@ -13,7 +13,8 @@ def render(event_json: str, head: str) -> str:
         event_json: the event as the log spells it.
         head: the line that says which call a tool's result answers; empty for none.
     """
-    blocks = _content(json.loads(event_json).get("data") or {})
+    event = json.loads(event_json)
+    blocks = _content(event.get("type"), event.get("data") or {})
     body = "\n".join(
         block["text"]
         for block in blocks
@@ -24,11 +25,14 @@ def render(event_json: str, head: str) -> str:
     return f"{head}\n{body}" if head else body
 
 
-def _content(data: dict[str, Any]) -> list[Any]:
-    message = data.get("message")
-    content = (message if isinstance(message, dict) else data).get("content")
+def _content(event_type: Any, data: dict[str, Any]) -> list[Any]:
+    # Where each type keeps its blocks; a field of that name in another type is the host's own.
+    place = data if event_type == "user/message" else data.get("message")
+    content = place.get("content") if isinstance(place, dict) else None
     if not isinstance(content, list):
         return []
+    if event_type != "tool/result":
+        return content
     for block in content:
         if isinstance(block, dict) and block.get("type") == "tool-result":
             inner = block.get("content")

@@ -86,7 +86,7 @@ def _prose(record: Record) -> Kind:
 
 def _tool(record: Record, config: TranscriptConfig, essence: str) -> Entry:
     pointer = Pointer(sources=(source_label(record.session, record.layer),), seq=record.seq)
-    did = essence[: config.tool_essence]
+    did = essence[: cut_at_or_before(essence, config.tool_essence)]
     line = tool_line(record.name or "tool", record.seq, len(record.text), did, pointer)
     return Entry(kind="tool", record=record, shown=line)
 
@@ -94,12 +94,13 @@ def _tool(record: Record, config: TranscriptConfig, essence: str) -> Entry:
 def _around_imitation(record: Record, head: int, tail: int) -> tuple[int, int]:
     """Bounds of the elided part that leave no line which a reader by count would take for ours."""
     text = record.text
-    fake = own_notice(text[:head], 0, record.seq, len(text))
-    if fake is None:
-        return head, tail
-    start = cut_at_or_before(text, fake.start())
-    end = cut_at_or_after(text, fake.end())
-    return start, (max(tail, end) if head < tail else end)
+    # What is shown is followed by a line break, which may be the one an imitation lacks. Cutting
+    # before one imitation may complete another, so this repeats; the head shrinks each time.
+    while fake := own_notice(f"{text[:head]}\n", 0, record.seq, len(text)):
+        start = cut_at_or_before(text, fake.start())
+        end = cut_at_or_after(text, fake.end())
+        head, tail = start, (max(tail, end) if head < tail else end)
+    return head, tail
 
 
 def _notice(record: Record, head: int, tail: int) -> str:
@@ -119,7 +120,7 @@ def run_line(run: Sequence[Record], *, what: str = "entries") -> str:
         run: records of one session with ascending seqs and nothing archived between them.
         what: how the line calls them.
     """
-    told = [record for record in run if record.text]
+    told = [record for record in run if record.text or record.images]
     layers = [layer for layer in LAYERS if any(record.layer == layer for record in told)]
     first, last = told[0].seq, told[-1].seq
     pointer = Pointer(
