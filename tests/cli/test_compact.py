@@ -311,7 +311,7 @@ def test_what_is_printed_is_json_in_utf8_whatever_the_log_says(
     odd = "caf\u00e9 \ud800 \x00 \u2028 \u0085 👩‍👩‍👧 漢字\r\n" * 4
     made = talk("talk-1", usual=True)
     made.user(odd)
-    made.turns(1)
+    made.assistant({"type": "text", "text": "Noted."})
     ran = cli("compact", write_log(made), "--archive", tmp_path / "a.db", "--at", "end", "--json")
     assert ran.out.decode("utf-8").count("\n") == 1
     assert odd in ran.json["compactions"][0]["checkpoint"]
