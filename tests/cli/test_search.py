@@ -25,7 +25,9 @@ def put(archive: Path, session: str, *texts: str, title: str | None = None) -> N
                 seq=seq,
                 layer="constraint",
                 role="user",
-                event=dump_json({"data": {"content": [{"type": "text", "text": text}]}}),
+                event=dump_json(
+                    {"type": "user/message", "data": {"content": [{"type": "text", "text": text}]}}
+                ),
                 text=text,
             )
             for seq, text in enumerate(texts)
