@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 class TranscriptConfig(BaseModel):
     """How much of each message a checkpoint shows. Lengths are in Unicode code points."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     user_clip_at: int = Field(default=1_000, ge=0)
     """User messages up to this length are shown whole."""

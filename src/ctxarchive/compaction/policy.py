@@ -16,7 +16,7 @@ from ctxarchive.errors import ConfigError
 class PolicyOverride(BaseModel):
     """Settings for one exact provider and model."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     provider: str
     """The target's provider, exactly."""
@@ -35,7 +35,7 @@ class PolicyOverride(BaseModel):
 class CompactionPolicy(BaseModel):
     """When and how far history shrinks."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     threshold_ratio: float = Field(default=0.8, gt=0, le=1)
     """Compact when the request reaches this share of the context window."""

@@ -17,7 +17,7 @@ from ctxarchive.errors import ConfigError
 class Settings(BaseModel):
     """All settings, each with its default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     backend: Literal["archive", "basic"] = "archive"
     """Whether what disappears is kept and pointed to, or only summarized."""
