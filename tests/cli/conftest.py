@@ -1,19 +1,22 @@
-"""The real command line as a subprocess, and small logs of made-up sessions for it."""
+"""The real command line, as a process and inside this one, and small logs of made-up sessions for it."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-WORDS = "the parser keeps a table of every token it has met and drops none of them ".split()
+from ctxarchive.cli.app import TRACEBACK, main
+
+SENTENCE = "the parser keeps a table of every token it has met and drops none of them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +77,33 @@ def cli(env: dict[str, str]) -> Cli:
     return run
 
 
+@pytest.fixture
+def inside(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The same, run in this process: for the many runs of which another test starts a real one."""
+
+    def run(*arguments: str | Path) -> Ran:
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+        with monkeypatch.context() as patch:
+            patch.setenv("XDG_DATA_HOME", env["XDG_DATA_HOME"])
+            patch.setenv(TRACEBACK, "1")
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = main([str(argument) for argument in arguments])
+        streams = []
+        for stream in (out, err):
+            stream.flush()
+            buffer = stream.buffer
+            assert isinstance(buffer, io.BytesIO)
+            streams.append(buffer.getvalue())
+        return Ran(code=code, out=streams[0], err=streams[1].decode())
+
+    return run
+
+
 def prose(number: int, words: int) -> str:
     """A paragraph of its own of so many words."""
-    said = " ".join(WORDS[(number + place) % len(WORDS)] for place in range(words))
+    known = SENTENCE.split()
+    said = " ".join(known[(number + place) % len(known)] for place in range(words))
     return f"Part {number}: {said}."
 
 
@@ -199,7 +226,7 @@ class Compacted:
 
 
 @pytest.fixture(scope="session")
-def compacted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compacted]:
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> Compacted:
     """The usual talk, compacted on pressure in a window of 4,000 tokens."""
     folder = tmp_path_factory.mktemp("compacted")
     log = write_lines(folder / "talk.jsonl", usual_talk())
@@ -214,4 +241,4 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compacted]:
     )
     ran = Ran(code=done.returncode, out=done.stdout, err=done.stderr.decode())
     assert ran.code == 0, ran.err
-    yield Compacted(log=log, archive=archive, out=out, report=ran.json, ran=ran)
+    return Compacted(log=log, archive=archive, out=out, report=ran.json, ran=ran)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -17,7 +18,7 @@ import anyio.to_thread
 
 from ctxarchive.archive.fitting import Limits, Material, fit
 from ctxarchive.archive.history import History, history_of
-from ctxarchive.archive.index import DEFAULT_TOOL_NAME, index_text
+from ctxarchive.archive.index import DEFAULT_TOOL_NAME, Holding, index_text
 from ctxarchive.archive.recording import record
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, span_entry
@@ -26,7 +27,7 @@ from ctxarchive.compaction.checkpoint import frame
 from ctxarchive.compaction.engine import Observer
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
-from ctxarchive.knowledge.records import LAYERS, Record
+from ctxarchive.knowledge.records import LAYERS, Layer, Record
 from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.session.events import ArchiveFailedData, ArchiveFiledData
@@ -191,7 +192,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         older = _older_messages(session, history, covered, max(input.shadowed_seqs))
         index = index_text(
             session.id,
-            self.knowledge.layers(session.id),
+            self._layers(session, history),
             history.compactions,
             max_chars=self.transcript.max_index_chars,
             tool_name=self._tool_name,
@@ -210,6 +211,24 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         """The record behind a surface entry: of a shortened tool result, the original's."""
         original = history_of(session).original(seq)
         return filed.get(original) or self.knowledge.get(session.id, original)
+
+    def _layers(self, session: Session, history: History) -> dict[Layer, Holding]:
+        """What each layer holds of the session so far.
+
+        The archive may hold more: a replay meets what an earlier run of it, or an interrupted one,
+        filed of the same session's later events. A checkpoint must not depend on that.
+        """
+        through = history.content[self._filed[session] - 1]
+        found: dict[Layer, Holding] = {}
+        for seq, layer in self.knowledge.archived(session.id).items():
+            if seq > through:
+                break
+            held = found.get(layer)
+            if held is None:
+                found[layer] = Holding(records=1, first_seq=seq, last_seq=seq)
+            else:
+                found[layer] = replace(held, records=held.records + 1, last_seq=seq)
+        return found
 
     def _standing(self, item: Record) -> Entry:
         return message_entry(item, self.transcript.user_clip_at, self.transcript.user_clip_keep)

@@ -89,6 +89,14 @@ class Replaying:
         with progress(log.path.name, len(log.items)) as advance:
             replay = anyio.run(replayer.run, _interruptible(advance))
         if knowledge is not None:
+            # Also where nothing had to be filed: the archive then knows that it is nothing.
+            header = replay.session.header
+            knowledge.register(
+                header.id,
+                title=header.title,
+                parent=header.parent,
+                inherited_seq=header.inherited_seq,
+            )
             knowledge.index_pending()
         if self.out is not None:
             _write(self.out, replay)

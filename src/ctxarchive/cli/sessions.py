@@ -27,8 +27,12 @@ def command(archive: Path, as_json: bool) -> None:
         echo_json({"sessions": [_session_json(info) for info in found]})
         return
     rows = [
-        [info.session, info.title or "", *(str(info.records.get(layer, 0)) for layer in LAYERS)]
-        + ["" if info.first_seq is None else f"{info.first_seq}..{info.last_seq}"]
+        [
+            info.session,
+            info.title or "",
+            *(str(info.records.get(layer, 0)) for layer in LAYERS),
+            "" if info.first_seq is None else f"{info.first_seq}..{info.last_seq}",
+        ]
         for info in found
     ]
     table(("session", "title", *LAYERS, "seqs"), rows, texts=2)

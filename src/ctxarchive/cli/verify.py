@@ -47,8 +47,9 @@ def command(archive: Path, log: Path | None, as_json: bool) -> int:
         )
     else:
         for finding in findings:
-            where = "" if finding.session is None else f" {finding.session!r} seq {finding.seq}"
-            line(f"{finding.code}{where}: {finding.message}")
+            session = "" if finding.session is None else f" {finding.session!r}"
+            seq = "" if finding.seq is None else f" seq {finding.seq}"
+            line(f"{finding.code}{session}{seq}: {finding.message}")
         said = "" if log is None else f", {compared} compared with the log"
         line(f"{records} records{said}: {len(findings) or 'no'} findings")
     return FAILED if findings else DONE
