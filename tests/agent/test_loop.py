@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -56,7 +56,7 @@ def session(watched: Watch) -> Session:
     return watched(Session.create("s"))
 
 
-async def run(session: Session, script: list[Step], *prompts: str, **options: Any) -> Agent:
+async def run(session: Session, script: Sequence[Step], *prompts: str, **options: Any) -> Agent:
     async with Agent(session, ScriptedModel(script), **options) as agent:
         for prompt in prompts or ("go",):
             agent.followup(prompt)
@@ -70,13 +70,6 @@ async def test_a_prompt_becomes_a_turn_of_one_step(session: Session) -> None:
         "user/message",
         "step/start",
         "request/header",
-        "assistant/message",
-        "step/end",
-        "turn/end",
-    ] or types(session) == [
-        "turn/start",
-        "user/message",
-        "step/start",
         "assistant/message",
         "step/end",
         "turn/end",
@@ -180,6 +173,7 @@ async def test_a_denied_call_is_answered_with_the_reason_and_its_tool_never_star
 ) -> None:
     class Deny(AgentHooks):
         async def authorize(self, agent: CompactionAgent, call: ToolCallBlock) -> str | None:
+            del agent
             return "not on a Friday" if call.id == "a" else None
 
     script = [call(("a", "bash", {}), ("b", "bash", {})), say("done")]
@@ -256,14 +250,15 @@ async def test_a_message_that_says_nothing_is_refused(session: Session) -> None:
 async def test_a_failed_request_ends_the_turn_with_its_code_and_the_next_turn_runs(
     session: Session,
 ) -> None:
-    script = [Fail(error=ModelError("rate-limit", "slow down")), say("better")]
+    script: list[Step] = [Fail(error=ModelError("rate-limit", "slow down")), say("better")]
+    failures: list[Exception | None] = []
     async with Agent(session, ScriptedModel(script)) as agent:
-        agent.followup("a")
-        await agent.when_idle()
-        assert isinstance(agent.failure, ModelError)
-        agent.followup("b")
-        await agent.when_idle()
-        assert agent.failure is None
+        for prompt in ("a", "b"):
+            agent.followup(prompt)
+            await agent.when_idle()
+            failures.append(agent.failure)
+    assert isinstance(failures[0], ModelError)
+    assert failures[1] is None
     assert endings(session) == [
         {"kind": "error", "code": "rate-limit", "error": "slow down"},
         {"kind": "completed"},
@@ -369,6 +364,7 @@ async def test_an_error_in_a_hosts_own_hook_is_raised_and_the_turn_closed(
 ) -> None:
     class Broken(AgentHooks):
         async def pre_step(self, agent: CompactionAgent) -> None:
+            del agent
             raise LookupError("a bug of the host")
 
     with pytest.RaisesGroup(pytest.RaisesExc(LookupError), flatten_subgroups=True):
