@@ -26,7 +26,10 @@ from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.checkpoint import frame
 from ctxarchive.compaction.engine import Observer
 from ctxarchive.compaction.policy import CompactionPolicy
+from ctxarchive.compaction.pruner import ToolResultPruner
+from ctxarchive.compaction.recovery import SummaryErrorHook
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
+from ctxarchive.compaction.target import CapacitySource
 from ctxarchive.knowledge.records import LAYERS, Layer, Record
 from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
@@ -48,6 +51,9 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         policy: see the basic engine.
         meter: see the basic engine.
         observer: see the basic engine.
+        pruner: see the basic engine.
+        summary_error_hooks: see the basic engine.
+        capacity: see the basic engine.
     """
 
     def __init__(
@@ -61,8 +67,19 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         policy: CompactionPolicy | None = None,
         meter: TokenMeter | None = None,
         observer: Observer | None = None,
+        pruner: ToolResultPruner | None = None,
+        summary_error_hooks: Sequence[SummaryErrorHook] = (),
+        capacity: CapacitySource | None = None,
     ) -> None:
-        super().__init__(summarizer, policy=policy, meter=meter, observer=observer)
+        super().__init__(
+            summarizer,
+            policy=policy,
+            meter=meter,
+            observer=observer,
+            pruner=pruner,
+            summary_error_hooks=summary_error_hooks,
+            capacity=capacity,
+        )
         self.knowledge = knowledge
         self.transcript = transcript or TranscriptConfig()
         self._tool_name = tool_name

@@ -37,7 +37,7 @@ def span_at(session: Session, measurement: Measurement, first: int, last: int) -
     return Span(
         first=first,
         last=last,
-        seqs=tuple(session.surface[place] for place in range(first, last + 1)),
+        seqs=session.surface.span(session.surface[first], session.surface[last]),
         tokens=measurement.span(first, last),
         generation=measurement.generation,
         surface_length=measurement.length,
@@ -116,11 +116,7 @@ def _judge(
     tokens = measurement.span(0, cut - 1)
     if tokens < min_tokens:
         return NoSpan(reason=f"the older span has {tokens} tokens, fewer than {min_tokens}")
-    fresh = tokens - sum(
-        measurement.span(place, place)
-        for place in range(cut)
-        if _is_checkpoint(session, session.surface[place])
-    )
+    fresh = _fresh(session, measurement, cut, enough=max(min_reclaim, 1))
     if fresh == 0:
         return NoSpan(reason="the older span is checkpoints already")
     if fresh < min_reclaim:
@@ -131,9 +127,16 @@ def _judge(
     return span_at(session, measurement, 0, cut - 1)
 
 
-def _is_checkpoint(session: Session, seq: int) -> bool:
-    event = session.event_at(seq)
-    return isinstance(event, UserMessage) and event.is_checkpoint
+def _fresh(session: Session, measurement: Measurement, cut: int, *, enough: int) -> int:
+    """Tokens before ``cut`` that are no checkpoint, counted until there are ``enough``."""
+    fresh = 0
+    for place in range(cut):
+        event = session.event_at(session.surface[place])
+        if not (isinstance(event, UserMessage) and event.is_checkpoint):
+            fresh += measurement.span(place, place)
+            if fresh >= enough:
+                break
+    return fresh
 
 
 def _balanced_at_or_before(session: Session, cut: int) -> int:

@@ -130,16 +130,11 @@ class Transaction:
                 span, any other demands the whole surface as it was.
         """
         surface = self.session.surface
-        last = self.span.last
-        same = (
-            last < len(surface)
-            and tuple(surface[place] for place in range(self.span.first, last + 1))
-            == self.span.seqs
-        )
-        if not same:
+        first, last = self.span.first, self.span.last
+        if last >= len(surface) or surface.span(surface[first], surface[last]) != self.span.seqs:
             raise CompactionError("changed", "the selected span changed during summarization")
         measurement = self.meter.measure(self.session)
-        if measurement.span(self.span.first, last) != self.span.tokens:
+        if measurement.span(first, last) != self.span.tokens:
             raise CompactionError(
                 "changed", "the selected span's price changed during summarization"
             )

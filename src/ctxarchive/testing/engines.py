@@ -26,7 +26,10 @@ class GatedCompactionEngine(BasicCompactionEngine):
     def __init__(self, policy: CompactionPolicy | None = None, **options: Any) -> None:
         options.setdefault("meter", TokenMeter(CharacterEstimator()))
         super().__init__(
-            policy=policy or CompactionPolicy(min_span_tokens=0, on_summary_failure="error"),
+            policy=policy
+            or CompactionPolicy(
+                min_span_tokens=0, min_reclaim_tokens=0, on_summary_failure="error"
+            ),
             **options,
         )
         self.text = "checkpoint"

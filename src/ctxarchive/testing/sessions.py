@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import anyio
+from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
 
 from ctxarchive.compaction.engine import Routing
@@ -163,6 +164,7 @@ class MemorySink:
         self.flushes += 1
         if self.on_flush is not None:
             self.on_flush()
+        await checkpoint()  # as a real one: a cancellation may arrive here
         if self.gate is not None:
             await self.gate.wait()
         if self.error is not None:
