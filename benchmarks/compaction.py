@@ -19,7 +19,7 @@ from pathlib import Path
 import anyio
 
 from ctxarchive.archive.engine import ArchiveCompactionEngine
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.engine import Routing
 from ctxarchive.compaction.policy import CompactionPolicy

@@ -91,7 +91,7 @@ def test_the_example_holds_no_trace_of_a_machine(example: Session) -> None:
 
 @pytest.mark.parametrize(
     "trace",
-    ["/work/main", "/root/.cache", "/home/someone", tempfile.gettempdir() + "/x"],
+    ["/work/" + "some", "/root/.cache", "/home/someone", tempfile.gettempdir() + "/x"],
 )
 def test_a_trace_of_a_machine_is_seen(trace: str) -> None:
     """The check is no blind one."""

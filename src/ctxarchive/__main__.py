@@ -12,9 +12,13 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in {"click", "rich", "platformdirs"}:
             raise
-        sys.exit(
-            f"ctxarchive: {error.name} is missing; install it with: pip install 'ctxarchive[cli]'"
+        print(  # noqa: T201 - nothing else is there to print with
+            f"ctxarchive: {error.name} is missing; install it with: pip install 'ctxarchive[cli]'",
+            file=sys.stderr,
         )
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
     run()
 
 

@@ -20,7 +20,7 @@ import anyio
 from ctxarchive.agent.loop import Agent
 from ctxarchive.agent.toolbox import FunctionTool
 from ctxarchive.archive.engine import ArchiveCompactionEngine
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.engine import Routing
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.pruner import PruneSettings, ToolResultPruner

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from ctxarchive.agent.loop import Agent
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.invariants import check_compactions
 from ctxarchive.knowledge.sqlite import SqliteKnowledgeBase
 from ctxarchive.session.jsonl import read_session

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ctxarchive.archive.engine import ArchiveCompactionEngine
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.pruner import PruneSettings, ToolResultPruner, replace_priced
 from ctxarchive.errors import SessionError

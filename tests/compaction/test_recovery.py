@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from ctxarchive.archive.engine import ArchiveCompactionEngine
-from ctxarchive.archive.recording import render
+from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.pruner import replace_priced

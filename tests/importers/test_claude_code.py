@@ -115,6 +115,13 @@ def test_a_message_is_not_joined_across_another_record(live: Live) -> None:
     assert types(session).count("assistant/message") == 2
 
 
+def test_a_message_is_not_joined_across_a_sidechain(live: Live) -> None:
+    """Nor does a record that is left out bring its neighbours together."""
+    aside = assistant("m9", text("sub"), isSidechain=True)
+    session = live([user("hi"), assistant("m1", text("a")), aside, assistant("m1", text("b"))])
+    assert types(session).count("assistant/message") == 2
+
+
 def test_parallel_calls_of_one_message_stay_open_together(live: Live, said: Said) -> None:
     """A second part of the same message does not close the calls of the first."""
     session = live(
@@ -276,6 +283,16 @@ def test_a_recorded_compaction_replaces_the_whole_surface(live: Live, said: Said
         "compactionId": start.data.compaction_id,
     }
     assert [words for _, words in said(session)] == [SUMMARY["message"]["content"], "go on"]
+
+
+def test_a_recorded_compaction_names_the_model_of_its_time(live: Live) -> None:
+    """A model that is chosen later does not reach back."""
+    later = assistant("m2", text("b"))
+    later["message"]["model"] = "claude-y"
+    session = live([user("hi"), assistant("m1", text("a")), BOUNDARY, SUMMARY, later])
+    summary = next(event for event in session.events if event.type == "compaction/summary")
+    assert summary.data.model == "claude-x"
+    assert session.request_header["config"]["model"] == "claude-y"
 
 
 def test_recorded_compactions_can_be_left_out(live: Live, said: Said) -> None:

@@ -100,7 +100,7 @@ def test_compressed_logs_are_read_whatever_their_name(
     plain.write_bytes(data)
     packed.write_bytes(pack(data))
     assert read_log(packed).items == read_log(plain).items
-    packed.write_bytes(pack(data) + pack(data)[:2])
+    packed.write_bytes(pack(data) + pack(data)[:1])
     with pytest.raises(LogFormatError, match="ends early"):
         read_log(packed)
     packed.write_bytes(pack(data)[:-4])
@@ -120,8 +120,15 @@ def test_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert caught.value.code == "extra"
 
 
-def test_the_files_name_is_the_id_of_a_log_that_has_none(tmp_path: Path) -> None:
-    """Only the endings that tell the format are cut from it."""
+def test_the_files_name_begins_the_id_of_a_log_that_has_none(tmp_path: Path) -> None:
+    """Only the endings that tell the format are cut from it; a hash of the beginning follows."""
     path = tmp_path / "talk.v1.5.jsonl.gz"
     path.write_bytes(gzip.compress(LINE))
-    assert read_log(path).session_id == "talk.v1.5"
+    name = read_log(path).session_id
+    assert name.startswith("talk.v1.5-")
+    path.write_bytes(gzip.compress(LINE + LINE))
+    assert read_log(path).session_id == name, "a list that grows stays the same session"
+    other = tmp_path / "other" / path.name
+    other.parent.mkdir()
+    other.write_bytes(gzip.compress(LINE.replace(b"hello", b"good-bye")))
+    assert read_log(other).session_id != name, "another conversation under the same name"

@@ -1,4 +1,4 @@
-"""pi, DSH, Codex and chat lists, on logs of a few lines."""
+"""pi, our own sessions, Codex and chat lists, on logs of a few lines."""
 
 from __future__ import annotations
 
@@ -101,6 +101,36 @@ def test_a_pi_compaction_that_would_part_a_pair_gives_way(live: Live, said: Said
     assert not pairing.open_calls(session)
 
 
+def test_a_pi_compaction_takes_stand_in_results_with_their_calls(live: Live, said: Said) -> None:
+    """A result that the log lacked goes with its call, though it was made up later."""
+    tail = pi_text("assistant", "two")
+    session = live([PI_HEADER, pi_text("user", "one"), PI_CALL, tail, pi_compaction(3)])
+    assert [words for _, words in said(session)] == ["so far", "two"]
+
+
+def test_a_span_that_a_host_compacted_first_is_its_checkpoint(write_log: WriteLog) -> None:
+    """What a recorded compaction replaced is found in whatever took its place meanwhile."""
+    records = [PI_HEADER, pi_text("user", "one"), pi_text("assistant", "two"), pi_compaction(2)]
+    log = read_log(write_log(records))
+    playback = Playback(log)
+    session = playback.session
+    for item in log.items:
+        if isinstance(item, RecordedCompaction):
+            mine = session.append(
+                "user/message",
+                {"content": [{"type": "text", "text": "mine"}], "source": {"kind": "x"}},
+                surface_op={
+                    "op": "replace",
+                    "startSeq": session.surface[0],
+                    "endSeq": session.surface[1],
+                },
+                source_event_seqs=session.surface.nodes,
+            )
+            assert playback.span(item) == (mine.seq, mine.seq)
+            break
+        playback.apply(item)
+
+
 def test_pi_runs_of_the_users_own_shell_are_injected(live: Live) -> None:
     """A command the user ran is context for the model, not a request."""
     ran = pi_message("bashExecution", command="ls", output="a\nb", exitCode=2)
@@ -117,158 +147,7 @@ def test_an_aborted_pi_request_without_content_is_not_on_the_surface(live: Live)
     assert session.events[-1].data == {"stopReason": "aborted"}
 
 
-# DSH and our own
-
-DSH_HEADER = {"type": "session", "version": 4, "id": "d", "createdAt": 5, "cwd": "/w"}
-
-
-def event(kind: str, data: Any, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "data": data, **more}
-
-
-def dsh_user(text: str, **more: Any) -> dict[str, Any]:
-    content = [{"type": "text", "text": text}]
-    data = {"role": "user", "content": content, "source": {"kind": "user"}}
-    return event("user/message", data, surfaceOp="append", **more)
-
-
-def dsh_answer(*blocks: dict[str, Any]) -> dict[str, Any]:
-    message = {"role": "assistant", "content": list(blocks)}
-    return event(
-        "assistant/message", {"message": message, "usage": {"inputTokens": 1}}, surfaceOp="append"
-    )
-
-
-def dsh_checkpoint(start: int, end: int) -> dict[str, Any]:
-    data = {
-        "role": "user",
-        "content": [{"type": "text", "text": "checkpoint"}],
-        "source": {"kind": "plugin", "plugin": "compact", "compactionId": "x"},
-    }
-    return event("user/message", data, surfaceOp={"op": "replace", "start": start, "end": end})
-
-
-DSH_START = event("compaction/start", {"compactionId": "x", "turn": 1})
-DSH_SUMMARY = event(
-    "compaction/summary",
-    {"compactionId": "x", "summary": [{"type": "text", "text": "sum"}], "shadowedTokenCount": 8},
-)
-DSH_END = event("compaction/end", {"compactionId": "x", "turn": 1})
-TURN = event("turn/start", {"turn": 1})
-
-
-def test_a_dsh_bracket_is_one_recorded_compaction(write_log: WriteLog, said: Said) -> None:
-    """Events without seq have their position; what stood inside the bracket stands before it."""
-    inside = event("step/mark", {"n": 1})
-    log = read_log(
-        write_log(
-            [
-                DSH_HEADER,
-                TURN,
-                dsh_user("one"),
-                DSH_START,
-                inside,
-                DSH_SUMMARY,
-                dsh_checkpoint(1, 1),
-                DSH_END,
-                dsh_user("two"),
-            ]
-        )
-    )
-    assert log.format == "dsh"
-    (item,) = [item for item in log.items if isinstance(item, RecordedCompaction)]
-    assert (item.summary, item.shadows, item.pre_tokens, item.trigger) == ("sum", (1,), 8, "auto")
-    session = import_session(log)
-    assert [words for _, words in said(session)] == ["checkpoint", "two"]
-    assert types(session)[2:4] == ["step/mark", "compaction/start"]
-
-
-@pytest.mark.parametrize(
-    "ending",
-    [
-        [event("compaction/end", {"compactionId": "x", "turn": 1, "error": "no"})],
-        [event("session/end-seed", {})],
-        [],
-    ],
-    ids=["failed", "crashed", "cut off"],
-)
-def test_a_dsh_compaction_that_came_to_nothing_is_left_out(
-    write_log: WriteLog, ending: list[dict[str, Any]]
-) -> None:
-    """A failed or unmatched bracket leaves a warning and no events."""
-    log = read_log(write_log([DSH_HEADER, TURN, dsh_user("one"), DSH_START, *ending]))
-    assert not [item for item in log.items if isinstance(item, RecordedCompaction)]
-    assert "line 4: a compaction is left out" in log.warnings[0]
-    assert "compaction/start" not in types(import_session(log))
-
-
-DSH_CALL = {"type": "tool-call", "id": "c", "name": "read", "arguments": "{}"}
-
-
-def dsh_result(text: str, **more: Any) -> dict[str, Any]:
-    message = {
-        "role": "tool",
-        "toolCallId": "c",
-        "content": [{"type": "text", "text": text}],
-    }
-    return event("tool/result", {"message": message}, **{"surfaceOp": "append", **more})
-
-
-PRUNED = [
-    event(
-        "compaction/prune",
-        {"shadowedRange": {"start": 2, "end": 2}, "shadowedSeqs": [2], "shadowedTokenCount": 4},
-    ),
-    dsh_result(
-        "short",
-        surfaceOp={"op": "replace", "startSeq": 2, "endSeq": 2},
-        sourceEventSeqs=[2],
-    ),
-]
-
-
-def test_a_dsh_prune_takes_the_place_of_the_original(live: Live, said: Said) -> None:
-    """The replacement stands in the original's place, cites it, and its price follows its seqs."""
-    session = live([DSH_HEADER, dsh_user("one"), dsh_answer(DSH_CALL), dsh_result("long"), *PRUNED])
-    assert [words for _, words in said(session)] == ["one", "read", "short"]
-    pruned = session.events[-1]
-    assert pruned.source_event_seqs == (2,)
-    assert session.events[-2].data.shadowed_seqs == (2,)
-    assert session.event_at(1).data.wire()["recordedUsage"] == {"inputTokens": 1}
-    assert session.event_at(1).data.usage is None
-
-
-def test_a_prune_of_what_is_gone_stays_on_the_log_only(write_log: WriteLog) -> None:
-    """Where a host compacted the original first, its replacement has no place on the surface."""
-    log = read_log(
-        write_log([DSH_HEADER, dsh_user("one"), dsh_answer(DSH_CALL), dsh_result("long"), *PRUNED])
-    )
-    playback = Playback(log)
-    for number, item in enumerate(log.items):
-        assert not isinstance(item, RecordedCompaction)
-        if number == 3:
-            playback.session.append(
-                "user/message",
-                {"role": "user", "content": [{"type": "text", "text": "mine"}]},
-                surface_op={"op": "replace", "startSeq": 0, "endSeq": 2},
-                source_event_seqs=(0, 1, 2),
-            )
-        playback.apply(item)
-    assert len(playback.session.surface) == 1
-    assert types(playback.session)[-2:] == ["import/superseded", "import/superseded"]
-
-
-def test_a_dsh_system_message_becomes_the_headers_system_prompt(live: Live) -> None:
-    """It is no message, and later headers without a prompt of their own keep it."""
-    system = event(
-        "system/message",
-        {"message": {"role": "system", "content": [{"type": "text", "text": "be good"}]}},
-        surfaceOp="append",
-    )
-    header = event("request/header", {"header": {"config": {"model": "m"}}})
-    session = live([DSH_HEADER, system, header, dsh_user("hi")])
-    assert session.request_header == {"config": {"model": "m"}, "system": "be good"}
-    assert len(session.surface) == 1
+# our own
 
 
 def test_our_own_sessions_come_back_as_they_were(write_log: WriteLog, tmp_path: Path) -> None:
@@ -340,6 +219,16 @@ def test_a_codex_rollout_keeps_prompt_rules_window_and_calls(live: Live, said: S
     assert types(session).count("turn/start") == 1
 
 
+def test_the_harnesss_own_request_for_a_summary_is_not_said_to_the_user(
+    live: Live, said: Said
+) -> None:
+    """What the model answered to it is in the checkpoint; the log keeps it beside the surface."""
+    answer = {**codex_message("assistant", "handoff"), "metadata": {"compaction_output": True}}
+    session = live([*CODEX, answer])
+    assert ("assistant", "handoff") not in said(session)
+    assert any(e.type == "assistant/attempt" for e in session.events)
+
+
 def test_a_codex_compaction_carries_its_whole_replacement(live: Live) -> None:
     """Everything the model saw instead of its history is in the checkpoint, in order."""
     history = [codex_message("user", "find the port")["payload"]]
@@ -397,7 +286,8 @@ def test_a_chat_list_is_read_in_every_shape(
     path.write_text(body, "utf-8")
     log = read_log(path)
     session = import_session(log)
-    assert (log.format, session.id) == ("chat", "talk")
+    assert log.format == "chat"
+    assert session.id.startswith("talk-")
     assert said(session) == [
         ("user", "hi"),
         ("assistant", "f"),
@@ -419,6 +309,25 @@ def test_what_stands_around_the_messages_becomes_the_header(tmp_path: Path) -> N
         "config": {"model": "claude-x"},
     }
     assert session.context_window == 200_000
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"role": "user", "content": [{"type": []}]},
+        {"role": "assistant", "content": [{"type": {}}]},
+        {"type": "user", "sessionId": "s", "message": {"content": [{"type": ["x"]}]}},
+        codex("response_item", type="message", role="user", content=[{"type": [1]}]),
+        {"type": "assistant", "sessionId": "s", "message": {"content": [{"type": "tool_use"}]}},
+        {"role": "user", "content": [{"type": "text", "text": 1}]},
+        {"role": "user", "content": 5},
+    ],
+)
+def test_a_block_of_the_wrong_shape_is_refused(write_log: WriteLog, record: dict[str, Any]) -> None:
+    """A block that is none is an error that names the line."""
+    with pytest.raises(LogFormatError, match="line 1: ") as caught:
+        read_log(write_log([record]))
+    assert caught.value.code == "invalid"
 
 
 def test_two_conversations_in_one_file_are_refused(write_log: WriteLog) -> None:

@@ -55,7 +55,8 @@ class _Story(ABC):
                 getattr(self, what)(text, which)
 
     def begin(self) -> None:
-        """The log's first record."""
+        """Write the log's first record; most formats have none."""
+        self.records.clear()
 
     @abstractmethod
     def call(self, call_id: str, which: int) -> None:

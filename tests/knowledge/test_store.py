@@ -97,9 +97,7 @@ def test_filing_again_counts_as_already_and_writes_nothing(
     "change",
     [
         {"event": '{"text": "other"}', "text": "other"},
-        {"layer": "narrative"},
-        {"name": "grep"},
-        {"images": ("image/png, 3 bytes",)},
+        {"head": "other call", "text": "other call\nas it was"},
     ],
 )
 def test_a_conflict_leaves_nothing_of_its_put_behind(
@@ -116,6 +114,20 @@ def test_a_conflict_leaves_nothing_of_its_put_behind(
         archive.put([make("new", 1, "one"), make("new", 1, "other")])
     assert [info.session for info in archive.sessions()] == ["s"]
     assert archive.verify() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"layer": "narrative"}, {"name": "grep"}, {"images": ("image/png, 3 bytes",)}],
+)
+def test_what_other_rules_derive_from_equal_content_is_no_conflict(
+    archive: SqliteKnowledgeBase, make: Make, change: dict[str, Any]
+) -> None:
+    """A later version may place a message in another layer; what was filed first stands."""
+    archive.put([make("s", 5, "as it was")])
+    again = archive.put([replace(make("s", 5, "as it was"), **change)])
+    assert (again.added, again.already) == ({}, 1)
+    assert archive.get("s", 5) == make("s", 5, "as it was")
 
 
 def test_a_session_filled_out_of_order_and_interleaved_is_whole(

@@ -7,7 +7,9 @@ one ``archive/failed``: a checkpoint promises nothing that is not on disk.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -16,8 +18,8 @@ import anyio.to_thread
 
 from ctxarchive.archive.fitting import Limits, Material, fit
 from ctxarchive.archive.history import History, history_of
-from ctxarchive.archive.index import DEFAULT_TOOL_NAME, index_text
-from ctxarchive.archive.recording import original_seq, record
+from ctxarchive.archive.index import DEFAULT_TOOL_NAME, Holding, index_text
+from ctxarchive.archive.recording import record
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, span_entry
 from ctxarchive.compaction.basic import BasicCompactionEngine
@@ -28,15 +30,12 @@ from ctxarchive.compaction.pruner import ToolResultPruner
 from ctxarchive.compaction.recovery import SummaryErrorHook
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
 from ctxarchive.compaction.target import CapacitySource
-from ctxarchive.knowledge.records import LAYERS, Record, SourceRef
-from ctxarchive.knowledge.store import KnowledgeBase, Scope
+from ctxarchive.knowledge.records import LAYERS, Layer, Record
+from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.session.events import ArchiveFailedData, ArchiveFiledData
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import Message, text_block
-
-STANDING_LIMIT = 100_000
-"""Most older user messages considered for a checkpoint."""
 
 
 class ArchiveCompactionEngine(BasicCompactionEngine):
@@ -155,6 +154,9 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         with anyio.CancelScope(shield=True):
             put = await anyio.to_thread.run_sync(self.knowledge.put, tuple(records.values()))
         self._filed[session] = end
+        if put.already:
+            # Filed by an earlier process, perhaps by other rules: the archive says where they are.
+            records = {}
         counts = {layer: put.added.get(layer, 0) for layer in LAYERS} | {"already": put.already}
         session.append(
             "archive/filed",
@@ -202,11 +204,12 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
     ) -> str:
         session = input.session
         history = history_of(session)
-        span = [_span_record(session, history, filed, seq) for seq in input.shadowed_seqs]
-        older = self._older_messages(session, {item.seq for item in span if item is not None})
+        span = [self._span_record(session, filed, seq) for seq in input.shadowed_seqs]
+        covered = {item.seq for item in span if item is not None}
+        older = _older_messages(session, history, covered, max(input.shadowed_seqs))
         index = index_text(
             session.id,
-            self.knowledge.layers(session.id),
+            self._layers(session, history),
             history.compactions,
             max_chars=self.transcript.max_index_chars,
             tool_name=self._tool_name,
@@ -215,20 +218,34 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
             standing=tuple(self._standing(item) for item in older),
             span=tuple(self._entry(item, history) for item in span),
             index=index,
-            constraints=tuple(
-                seq
-                for seq, layer in self.knowledge.archived(session.id).items()
-                if layer == "constraint"
-            ),
+            constraints=history.constraints,
             originals=history.originals,
         )
         limits = self._limits(input, summary)
         return fit(material, limits, self.meter.text, self.transcript)
 
-    def _older_messages(self, session: Session, span: set[int]) -> list[Record]:
-        scope = Scope(sources=(SourceRef(session=session.id, layer="constraint"),))
-        found = self.knowledge.range(scope, STANDING_LIMIT)
-        return [item for item in found if item.seq not in span and item.seq not in session.surface]
+    def _span_record(self, session: Session, filed: dict[int, Record], seq: int) -> Record | None:
+        """The record behind a surface entry: of a shortened tool result, the original's."""
+        original = history_of(session).original(seq)
+        return filed.get(original) or self.knowledge.get(session.id, original)
+
+    def _layers(self, session: Session, history: History) -> dict[Layer, Holding]:
+        """What each layer holds of the session so far.
+
+        The archive may hold more: a replay meets what an earlier run of it, or an interrupted one,
+        filed of the same session's later events. A checkpoint must not depend on that.
+        """
+        through = history.content[self._filed[session] - 1]
+        found: dict[Layer, Holding] = {}
+        for seq, layer in self.knowledge.archived(session.id).items():
+            if seq > through:
+                break
+            held = found.get(layer)
+            if held is None:
+                found[layer] = Holding(records=1, first_seq=seq, last_seq=seq)
+            else:
+                found[layer] = replace(held, records=held.records + 1, last_seq=seq)
+        return found
 
     def _standing(self, item: Record) -> Entry:
         return message_entry(item, self.transcript.user_clip_at, self.transcript.user_clip_keep)
@@ -276,12 +293,16 @@ def _record(session: Session, history: History, seq: int) -> Record | None:
     )
 
 
-def _span_record(
-    session: Session, history: History, filed: dict[int, Record], seq: int
-) -> Record | None:
-    """The record behind a surface entry: of a shortened tool result, the original's."""
-    original = original_seq(session.event_at(seq))
-    return filed.get(original) or _record(session, history, original)
+def _older_messages(
+    session: Session, history: History, span: set[int], through: int
+) -> list[Record]:
+    """What the user said that neither stands in view nor in the span; all of it is filed."""
+    made = (
+        _record(session, history, seq)
+        for seq in history.constraints[: bisect_right(history.constraints, through)]
+        if seq not in span and seq not in session.surface
+    )
+    return [item for item in made if item is not None and (item.text or item.images)]
 
 
 def records_through(session: Session, seqs: Sequence[int]) -> list[Record]:

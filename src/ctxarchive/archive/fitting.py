@@ -2,13 +2,15 @@
 
 Over budget, narrative prose goes first, then tool lines, then assistant findings, oldest first;
 then messages older than the span, then the span's user messages are clipped harder and dropped;
-the index goes last. A dropped run leaves one line with its pointer.
+the index goes last. A dropped run leaves one line with its pointer; where that line would cost as
+much as the run, the run stays until it can go with its neighbours.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from ctxarchive.archive.format import STANDING_HEADING, TRANSCRIPT_HEADING
@@ -16,11 +18,11 @@ from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, Kind, message_entry, run_line
 from ctxarchive.knowledge.records import Record
 
+PROSE: frozenset[Kind] = frozenset({"narrative", "finding"})
+"""The kinds of assistant prose."""
+
 HARDER = ((400, 150), (160, 60))
 """``clip_at`` and ``keep`` of user messages that must give way, step by step."""
-
-NOTICE_CHARS = 190
-"""What a dropped run's line takes, about; only steers the search, the result is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class Material:
     span: tuple[Entry, ...]
     """The span's entries in surface order."""
     index: str
-    constraints: tuple[int, ...]
+    constraints: Sequence[int]
     """Seqs of all the session's archived user messages, ascending."""
     originals: Sequence[int]
     """Seqs of all the session's archived originals, ascending."""
@@ -64,8 +66,7 @@ def fit(
     """
     draft = _Draft(material, price)
     if not config.keep_assistant:
-        for entry_kind in ("narrative", "finding"):
-            draft.drop_all(entry_kind)
+        draft.drop_all(PROSE)
     for give_way in _steps(draft):
         if draft.fits(limits):
             break
@@ -80,13 +81,13 @@ def _alone_fits(text: str, limits: Limits, price: Callable[[str], int]) -> bool:
 
 
 def _steps(draft: _Draft) -> Iterable[Callable[[Limits], None]]:
-    yield lambda limits: draft.drop_until("span", "narrative", limits)
-    yield lambda limits: draft.drop_until("span", "tool", limits)
-    yield lambda limits: draft.drop_until("span", "finding", limits)
-    yield lambda limits: draft.drop_until("standing", "user", limits)
+    yield lambda limits: draft.drop_until("span", {"narrative"}, limits)
+    yield lambda limits: draft.drop_until("span", {"narrative", "tool"}, limits)
+    yield lambda limits: draft.drop_until("span", PROSE | {"tool"}, limits)
+    yield lambda limits: draft.drop_until("standing", {"user"}, limits)
     for clip_at, keep in HARDER:
         yield lambda limits, at=clip_at, each=keep: draft.clip_until(at, each, limits)  # type: ignore[misc]
-    yield lambda limits: draft.drop_until("span", "user", limits)
+    yield lambda limits: draft.drop_until("span", PROSE | {"tool", "user"}, limits)
 
 
 class _Draft:
@@ -139,34 +140,66 @@ class _Draft:
             over = max(over, -(-(sum(chars) + len(index) + 2 - limits.chars) // 4))
         return max(over, -(-(chars[1] - limits.transcript_chars) // 4))
 
-    def drop_all(self, kind: Kind) -> None:
-        """Leave out every entry of one kind."""
+    def drop_all(self, kinds: frozenset[Kind]) -> None:
+        """Leave out every entry of some kinds."""
         for place, entry in enumerate(self._entries["span"]):
-            if entry.kind == kind:
+            if entry.kind in kinds:
                 self._dropped["span"][place] = True
         self._rendered = None
 
-    def drop_until(self, name: str, kind: Kind, limits: Limits) -> None:
-        """Leave out entries of one kind, oldest first, until the bounds hold or none is left."""
-        flags, entries = self._dropped[name], self._entries[name]
-        waiting = [
-            place for place, entry in enumerate(entries) if entry.kind == kind and not flags[place]
-        ]
-        notice = NOTICE_CHARS // 3
-        while waiting and (excess := self._excess(limits)) > 0:
+    def drop_until(self, name: str, kinds: AbstractSet[Kind], limits: Limits) -> None:
+        """Leave out entries of some kinds, oldest first, until the bounds hold or none helps."""
+        flags = self._dropped[name]
+        while (excess := self._excess(limits)) > 0:
             # A batch by estimate, then measured again: pricing the whole once an entry would be
             # quadratic.
-            saved = 0
-            while waiting and saved < excess:
-                place = waiting.pop(0)
-                beside = sum(
-                    flags[neighbour]
-                    for neighbour in (place - 1, place + 1)
-                    if 0 <= neighbour < len(flags)
-                )
-                saved += self._cost(entries[place].shown) + notice * (beside - 1)
+            chosen = self._next_to_drop(name, kinds, excess)
+            if not chosen:
+                return
+            for place in chosen:
                 flags[place] = True
             self._rendered = None
+
+    def _next_to_drop(self, name: str, kinds: AbstractSet[Kind], excess: int) -> list[int]:
+        """The oldest entries whose leaving saves ``excess`` tokens, or all that saves anything."""
+        notice = self._notice_cost(name)
+        chosen: list[int] = []
+        saved = 0
+        for stretch in self._stretches(name, kinds):
+            waiting = [place for place in stretch if not self._dropped[name][place]]
+            costs = [self._cost(self._entries[name][place].shown) for place in waiting]
+            due = notice if len(waiting) == len(stretch) else 0
+            if sum(costs) <= due:
+                continue
+            saved -= due
+            for place, cost in zip(waiting, costs, strict=True):
+                chosen.append(place)
+                saved += cost
+                if saved >= excess:
+                    return chosen
+        return chosen
+
+    def _stretches(self, name: str, kinds: AbstractSet[Kind]) -> Iterator[list[int]]:
+        """Runs of places that are left out already or of some kinds, where any is of them."""
+        flags = self._dropped[name]
+        stretch: list[int] = []
+        for place, entry in enumerate(self._entries[name]):
+            if flags[place] or entry.kind in kinds:
+                stretch.append(place)
+            elif entry.kind != "hidden" and stretch:
+                yield stretch
+                stretch = []
+        if stretch:
+            yield stretch
+
+    def _notice_cost(self, name: str) -> int:
+        """About what a dropped run's line takes; it only steers, the result is measured."""
+        told = [
+            entry.record
+            for entry in self._entries[name]
+            if entry.record is not None and (entry.record.text or entry.record.images)
+        ]
+        return self._cost(run_line([told[0], told[-1]])) if told else 0
 
     def clip_until(self, clip_at: int, keep: int, limits: Limits) -> None:
         """Clip the span's user messages harder, oldest first, until the bounds hold."""
@@ -192,7 +225,7 @@ class _Draft:
             # Hidden entries at the end of a run were not dropped: nothing of them was in view.
             while run and not run[-1][1]:
                 run.pop()
-            told = [record for record, _ in run if record.text]
+            told = [record for record, _ in run if record.text or record.images]
             if told:
                 lines.append(run_line(told, what=what))
             run.clear()

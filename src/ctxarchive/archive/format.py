@@ -63,8 +63,8 @@ _RUN = re.compile(
 )
 _ENTRY = re.compile(r"## \[(?P<role>user|assistant) (?P<seq>\d+), (?P<chars>\d+) chars\]")
 _TOOL = re.compile(
-    rf"## \[tool (?P<name>.*) seq (?P<toolseq>\d+), (?P<chars>\d+) chars"
-    rf"(?:: (?P<essence>.*?))? → {_CALL}\]"
+    rf"## \[tool (?P<name>\S+) seq (?P<toolseq>\d+), (?P<chars>\d+) chars"
+    rf"(?:: (?P<essence>[^→\n]*))? → {_CALL}\]"
 )
 
 
@@ -93,14 +93,20 @@ def entry_heading(role: EntryRole, seq: int, chars: int) -> str:
 
 def tool_line(name: str, seq: int, chars: int, essence: str, pointer: Pointer) -> str:
     """The one line that stands for a tool's result."""
-    did = f": {one_line(essence)}" if essence else ""
-    return f"## [tool {one_line(name)} seq {seq}, {chars} chars{did} → {pointer.call()}]"
+    flat = one_line(essence)
+    did = f": {flat}" if flat else ""
+    return f"## [tool {one_word(name)} seq {seq}, {chars} chars{did} → {pointer.call()}]"
 
 
 def one_line(text: str) -> str:
     """``text`` without line breaks, control characters or arrows, so that it cannot end its line."""
     flat = "".join(" " if not character.isprintable() else character for character in text)
     return " ".join(flat.split()).replace("→", "->")
+
+
+def one_word(name: str) -> str:
+    """A tool's name without white space, so that what follows it on its line can be told apart."""
+    return one_line(name).replace(" ", "_") or "tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

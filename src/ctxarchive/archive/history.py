@@ -55,7 +55,10 @@ class History:
         """Seqs of events with records of their own, ascending."""
         self.originals: list[int] = []
         """Those of them that no compaction wrote."""
+        self.constraints: list[int] = []
+        """Those of them that the user said."""
         self.compactions: list[PastCompaction] = []
+        self._stands_for: dict[int, int] = {}
         self._next = 0
         self._open: dict[str, Call] = {}
         self._summary: CompactionSummary | None = None
@@ -65,6 +68,10 @@ class History:
         for seq in range(self._next, len(session)):
             self._take(session.event_at(seq))
             self._next = seq + 1
+
+    def original(self, seq: int) -> int:
+        """The seq under which the content of ``seq`` is archived: its own, or its original's."""
+        return self._stands_for.get(seq, seq)
 
     def _take(self, event: Event) -> None:
         if isinstance(event, AssistantMessage):
@@ -77,12 +84,28 @@ class History:
                 self.calls[event.seq] = call
         elif isinstance(event, CompactionSummary):
             self._summary = event
-        if event.message is not None and original_seq(event) == event.seq:
-            self.content.append(event.seq)
-            if not (isinstance(event, UserMessage) and event.is_checkpoint):
-                self.originals.append(event.seq)
-        if isinstance(event, UserMessage) and event.is_checkpoint and self._summary is not None:
-            seqs = self._summary.data.shadowed_seqs
+        if event.message is not None:
+            self._content(event)
+
+    def _content(self, event: Event) -> None:
+        cited = original_seq(event)
+        if cited != event.seq:
+            self._stands_for[event.seq] = self.original(cited)
+            return
+        self.content.append(event.seq)
+        if not isinstance(event, UserMessage):
+            self.originals.append(event.seq)
+        elif event.is_checkpoint:
+            self._checkpoint(event)
+        else:
+            self.originals.append(event.seq)
+            if event.data.source.kind == "user":
+                self.constraints.append(event.seq)
+
+    def _checkpoint(self, event: UserMessage) -> None:
+        seqs = () if self._summary is None else self._summary.data.shadowed_seqs
+        self._summary = None
+        if seqs:
             self.compactions.append(
                 PastCompaction(
                     first_seq=min(seqs),
@@ -91,7 +114,6 @@ class History:
                     time=event.time,
                 )
             )
-            self._summary = None
 
 
 _HISTORIES: WeakKeyDictionary[Session, History] = WeakKeyDictionary()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ctxarchive.archive.format import INDEX_HEADING
 from ctxarchive.archive.history import PastCompaction
 from ctxarchive.knowledge.records import LAYERS, Layer, source_label
-from ctxarchive.knowledge.store import LayerInfo
 
 DEFAULT_TOOL_NAME = "ctx_search"
 
@@ -30,9 +30,18 @@ NEWEST_COMPACTIONS = 5
 """Earlier compactions listed one by one; older ones are merged into one line."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What one layer holds of a session."""
+
+    records: int
+    first_seq: int
+    last_seq: int
+
+
 def index_text(
     session: str,
-    layers: Mapping[Layer, LayerInfo],
+    layers: Mapping[Layer, Holding],
     compactions: Sequence[PastCompaction],
     *,
     max_chars: int,
@@ -42,7 +51,7 @@ def index_text(
 
     Args:
         session: the session's id.
-        layers: what the archive holds of it.
+        layers: what the archive holds of it so far.
         compactions: the session's earlier compactions, oldest first.
         max_chars: bound of the whole text.
         tool_name: what the host calls the search tool.

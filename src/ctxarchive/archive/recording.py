@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import re
 
 from ctxarchive.archive.layers import place
 from ctxarchive.knowledge.records import Record
@@ -17,57 +16,43 @@ from ctxarchive.session.messages import (
 )
 
 
-def render(event_json: str, head: str) -> str:
-    """The text of an event: its text blocks joined by a newline, after ``head`` and a newline.
-
-    Args:
-        event_json: the event as the log spells it.
-        head: the line that says which call a tool's result answers; empty for none.
-    """
-    blocks = _content(json.loads(event_json).get("data") or {})
-    body = "\n".join(
-        block["text"]
-        for block in blocks
-        if isinstance(block, dict)
-        and block.get("type") == "text"
-        and isinstance(block.get("text"), str)
-    )
-    return f"{head}\n{body}" if head else body
-
-
-def _content(data: dict[str, Any]) -> list[Any]:
-    message = data.get("message")
-    content = (message if isinstance(message, dict) else data).get("content")
-    if not isinstance(content, list):
-        return []
-    for block in content:
-        if isinstance(block, dict) and block.get("type") == "tool-result":
-            inner = block.get("content")
-            return inner if isinstance(inner, list) else []
-    return content
-
-
 def event_text(event: Event, head: str) -> str:
-    """The text of ``event``, as :func:`render` gives it for its JSON."""
+    """The text of ``event``, as :func:`~ctxarchive.archive.rendering.render` gives it for its JSON."""
     if isinstance(event, ToolResult):
-        body = joined_text(event.data.message.block.content)
+        body = paired(joined_text(event.data.message.block.content))
         return f"{head}\n{body}" if head else body
     message = event.message
-    return "" if message is None else joined_text(message.content)
+    return "" if message is None else paired(joined_text(message.content))
+
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def paired(text: str) -> str:
+    """``text`` as it comes back from JSON, which joins the two halves of a surrogate pair."""
+    if text.isascii():
+        return text
+    return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 def call_line(name: str, arguments: str) -> str:
     """The line that heads a tool result's text: the call's name and arguments."""
-    return f"{name} {' '.join(arguments.split())}".strip()
+    return paired(" ".join(f"{name} {arguments}".split()))
 
 
 def original_seq(event: Event) -> int:
-    """The seq under which an event's content is archived.
+    """The seq of what an event's content was made from; its own, where it is an original.
 
-    A tool result that was put in the place of another, shortened, is archived as the one it cites.
+    A tool result that was put in the place of another, shortened, is archived as the one it took
+    the place of, which may have been put there in its turn.
     """
-    if isinstance(event, ToolResult) and isinstance(event.surface_op, Replace):
-        return event.source_event_seqs[0]
+    operation = event.surface_op
+    if (
+        isinstance(event, ToolResult)
+        and isinstance(operation, Replace)
+        and operation.start_seq == operation.end_seq
+    ):
+        return operation.start_seq
     return event.seq
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from ctxarchive.archive.clipping import cut_at_or_after, cut_at_or_before
@@ -18,6 +19,9 @@ from ctxarchive.archive.format import (
 )
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.knowledge.records import LAYERS, Record, source_label
+
+_label = lru_cache(maxsize=64)(source_label)
+"""Every entry of a span names one of three labels, and spelling one takes its time."""
 
 Kind = Literal["user", "finding", "narrative", "tool", "hidden", "break"]
 """What an entry is: ``hidden`` shows nothing but may lie inside a dropped run; ``break`` ends one."""
@@ -85,8 +89,8 @@ def _prose(record: Record) -> Kind:
 
 
 def _tool(record: Record, config: TranscriptConfig, essence: str) -> Entry:
-    pointer = Pointer(sources=(source_label(record.session, record.layer),), seq=record.seq)
-    did = essence[: config.tool_essence]
+    pointer = Pointer(sources=(_label(record.session, record.layer),), seq=record.seq)
+    did = essence[: cut_at_or_before(essence, config.tool_essence)]
     line = tool_line(record.name or "tool", record.seq, len(record.text), did, pointer)
     return Entry(kind="tool", record=record, shown=line)
 
@@ -94,17 +98,18 @@ def _tool(record: Record, config: TranscriptConfig, essence: str) -> Entry:
 def _around_imitation(record: Record, head: int, tail: int) -> tuple[int, int]:
     """Bounds of the elided part that leave no line which a reader by count would take for ours."""
     text = record.text
-    fake = own_notice(text[:head], 0, record.seq, len(text))
-    if fake is None:
-        return head, tail
-    start = cut_at_or_before(text, fake.start())
-    end = cut_at_or_after(text, fake.end())
-    return start, (max(tail, end) if head < tail else end)
+    # What is shown is followed by a line break, which may be the one an imitation lacks. Cutting
+    # before one imitation may complete another, so this repeats; the head shrinks each time.
+    while fake := own_notice(f"{text[:head]}\n", 0, record.seq, len(text)):
+        start = cut_at_or_before(text, fake.start())
+        end = cut_at_or_after(text, fake.end())
+        head, tail = start, (max(tail, end) if head < tail else end)
+    return head, tail
 
 
 def _notice(record: Record, head: int, tail: int) -> str:
     pointer = Pointer(
-        sources=(source_label(record.session, record.layer),),
+        sources=(_label(record.session, record.layer),),
         seq=record.seq,
         offset=head,
         length=tail - head,
@@ -119,11 +124,11 @@ def run_line(run: Sequence[Record], *, what: str = "entries") -> str:
         run: records of one session with ascending seqs and nothing archived between them.
         what: how the line calls them.
     """
-    told = [record for record in run if record.text]
+    told = [record for record in run if record.text or record.images]
     layers = [layer for layer in LAYERS if any(record.layer == layer for record in told)]
     first, last = told[0].seq, told[-1].seq
     pointer = Pointer(
-        sources=tuple(source_label(told[0].session, layer) for layer in layers),
+        sources=tuple(_label(told[0].session, layer) for layer in layers),
         after_seq=first - 1,
         before_seq=last + 1,
     )

@@ -5,11 +5,16 @@ A command's module is imported only when that command runs, so that ``--help`` s
 
 from __future__ import annotations
 
+import io
+import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
+from ctxarchive.cli.output import note
 from ctxarchive.errors import CtxArchiveError
 
 COMMANDS = {
@@ -19,8 +24,15 @@ COMMANDS = {
     "sessions": "List an archive's sessions.",
     "stats": "Say how large an archive is.",
     "verify": "Check an archive, and a log against it.",
+    "rebuild": "Make an archive's search index anew.",
 }
 """Name and one-line help of every command."""
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes. ``FAILED``: nothing found, verification failed, or some of several inputs failed."""
+
+TRACEBACK = "CTXARCHIVE_TRACEBACK"
+"""Environment variable that lets an unexpected error show where it was raised."""
 
 
 class _Lazy(click.Group):
@@ -40,39 +52,73 @@ class _Lazy(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Told here: click itself would put an empty line before it.
+            note("interrupted")
+            ctx.exit(INTERRUPTED)
+
 
 @click.group(
     cls=_Lazy,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Compaction that forgets nothing: files what leaves a context, and finds it again.",
 )
 @click.version_option(package_name="ctxarchive", prog_name="ctxarchive")
-def app() -> None:
+@click.pass_context
+def app(ctx: click.Context) -> None:
     """The command line."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(BAD_INPUT)
 
 
 def run() -> None:
-    """Run one command; an expected failure is one line on stderr and exit code 2."""
+    """Run the command that the process was started with, and exit."""
+    sys.exit(main())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; a failure is one line on stderr.
+
+    Args:
+        arguments: the command and its arguments; the process's own where ``None``.
+
+    Returns:
+        The exit code.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Text for people only: what a terminal's encoding lacks is shown escaped.
+            stream.reconfigure(errors="backslashreplace")
+    given = None if arguments is None else list(arguments)
     try:
-        code = app.main(prog_name="ctxarchive", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        code = app.main(given, prog_name="ctxarchive", standalone_mode=False)
+    except click.UsageError as error:
+        path = "ctxarchive" if error.ctx is None else error.ctx.command_path
+        note(f"{error.format_message().rstrip('.')}; see {path} --help")
+        return BAD_INPUT
     except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        note(error.format_message())
+        return BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
-        click.echo("ctxarchive: interrupted", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader has gone; closing stdout again would only complain about it.
-        sys.stderr.close()
-        sys.exit(1)
+        note("interrupted")
+        return INTERRUPTED
     except CtxArchiveError as error:
-        click.echo(f"ctxarchive: {one_line(error)}", err=True)
-        sys.exit(2)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def one_line(error: BaseException) -> str:
-    """An error's message on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+        note(str(error) or type(error).__name__)
+        return BAD_INPUT
+    except OSError as error:
+        note(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return BAD_INPUT
+    except Exception as error:  # one line, whatever it is
+        if os.environ.get(TRACEBACK):
+            raise
+        note(
+            f"unexpected {type(error).__name__}: {error}; this is a defect, set {TRACEBACK}=1 to "
+            "see where"
+        )
+        return FAILED
+    return code if isinstance(code, int) else DONE

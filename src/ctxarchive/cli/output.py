@@ -1,19 +1,28 @@
-"""How commands print: JSON on stdout, progress on stderr and only on a terminal."""
+"""How commands print: JSON and lines on stdout, notes and progress on stderr.
+
+What a log or an archive says is shown without its control characters: a title must not be able to
+move a terminal's cursor, nor make two lines of one.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ctxarchive.session.events import dump_json
+from ctxarchive.session.jsontext import dump_json
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
+_WIDE = 10_000
+"""Columns where stdout is no terminal: nothing is folded that a program may read by line."""
+
+_JOINERS = "\u200c\u200d"
+"""Not printable by themselves, but parts of words and of emoji."""
+
+Advance = Callable[[int], None]
+"""Told how much of the work is done."""
 
 
 def echo_json(value: Any) -> None:
@@ -28,20 +37,58 @@ def write(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def console() -> Console:
-    """Where tables go: stdout."""
-    from rich.console import Console
+def line(text: str) -> None:
+    """One line for the person, on stdout."""
+    click.echo(plain(text))
 
-    return Console(highlight=False)
+
+def note(text: str) -> None:
+    """One line for the person, on stderr."""
+    click.echo(f"ctxarchive: {' '.join(plain(text).split())}", err=True)
+
+
+def plain(text: str) -> str:
+    """``text`` on one line: a space for white space of any kind, escapes for what is unprintable."""
+    return "".join(character if character.isprintable() else _told(character) for character in text)
+
+
+def _told(character: str) -> str:
+    if character.isspace():
+        return " "
+    if character in _JOINERS:
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> None:
+    """A table on stdout.
+
+    Args:
+        titles: of the columns.
+        rows: cells, a row as long as ``titles``.
+        texts: so many columns from the left are text, the others are numbers.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False)
+    for place, title in enumerate(titles):
+        made.add_column(title, justify="left" if place < texts else "right", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(plain(cell)) for cell in row))
+    width = None if sys.stdout.isatty() else _WIDE
+    Console(width=width, highlight=False, markup=False, emoji=False).print(made)
 
 
 @contextmanager
-def progress() -> Iterator[Progress | None]:
-    """A progress bar on stderr, or ``None`` where stderr is no terminal."""
+def progress(name: str, total: int) -> Iterator[Advance | None]:
+    """A progress bar on stderr while the body runs; ``None`` where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -51,9 +98,5 @@ def progress() -> Iterator[Progress | None]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield bar
-
-
-def note(text: str) -> None:
-    """One line for the person, on stderr."""
-    click.echo(f"ctxarchive: {text}", err=True)
+        task = bar.add_task(escape(plain(name)), total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxarchive.cli.archives import open_for_reading
-from ctxarchive.cli.output import console, echo_json
+from ctxarchive.cli.app import DONE, FAILED
+from ctxarchive.cli.archives import open_existing
+from ctxarchive.cli.output import echo_json, line
 from ctxarchive.errors import KnowledgeError
-from ctxarchive.knowledge.records import SourceRef, parse_source, source_label
-from ctxarchive.knowledge.store import Hit, KnowledgeBase, Scope, SearchAnswer, SearchRequest
+
+if TYPE_CHECKING:
+    from ctxarchive.knowledge.records import SourceRef
+    from ctxarchive.knowledge.store import Hit, KnowledgeBase, SearchAnswer
 
 
 @click.command("search", help="Search ARCHIVE for each QUERY.")
@@ -19,7 +22,10 @@ from ctxarchive.knowledge.store import Hit, KnowledgeBase, Scope, SearchAnswer, 
 @click.argument("queries", metavar="QUERY...", nargs=-1, required=True)
 @click.option("--session", help="Only records of this session.")
 @click.option(
-    "--source", "sources", multiple=True, help="Only this source label; may be given several times."
+    "--source",
+    "sources",
+    multiple=True,
+    help="Only this source, session/<id>/<layer> or session/<id>; may be given several times.",
 )
 @click.option("--after-seq", type=int, help="Only records after this seq.")
 @click.option("--before-seq", type=int, help="Only records before this seq.")
@@ -42,7 +48,9 @@ def command(
     as_json: bool,
 ) -> int:
     """Search an archive."""
-    with open_for_reading(archive) as knowledge:
+    from ctxarchive.knowledge.store import Scope, SearchRequest
+
+    with open_existing(archive) as knowledge:
         scope = Scope(
             sources=_sources(knowledge, session, sources),
             after_seq=after_seq,
@@ -57,20 +65,41 @@ def command(
     else:
         for answer in answers:
             _print(answer)
-    return 0 if any(answer.hits for answer in answers) else 1
+    return DONE if any(answer.hits for answer in answers) else FAILED
 
 
 def _sources(
     knowledge: KnowledgeBase, session: str | None, labels: tuple[str, ...]
 ) -> tuple[SourceRef, ...] | None:
-    if session is not None and all(info.session != session for info in knowledge.sessions()):
-        raise KnowledgeError("missing", f"--session {session!r}: not in this archive")
+    """What to search: all of the archive, one session, or the labels.
+
+    Raises:
+        KnowledgeError: ``missing`` for a session that is not there, ``scope`` for a label of
+            another session than the one asked for.
+    """
+    from ctxarchive.knowledge.records import SourceRef, parse_source
+
+    if session is None and not labels:
+        return None
+    known = {info.session for info in knowledge.sessions()}
+    if session is not None and session not in known:
+        raise KnowledgeError(
+            "missing",
+            f"--session {session!r}: not in this archive; the command sessions lists them",
+        )
     found = tuple(parse_source(label) for label in labels)
-    if session is None:
-        return found or None
-    if not found:
-        return (SourceRef(session=session),)
-    return tuple(source for source in found if source.session == session)
+    for label, source in zip(labels, found, strict=True):
+        if source.session not in known:
+            raise KnowledgeError(
+                "missing",
+                f"--source {label!r}: no such session in this archive; the command sessions lists "
+                "them",
+            )
+        if session is not None and source.session != session:
+            raise KnowledgeError(
+                "scope", f"--source {label!r}: not of --session {session!r}; leave one of them out"
+            )
+    return found or (SourceRef(session=session or ""),)
 
 
 def _answer_json(answer: SearchAnswer) -> dict[str, Any]:
@@ -82,6 +111,8 @@ def _answer_json(answer: SearchAnswer) -> dict[str, Any]:
 
 
 def _hit_json(hit: Hit) -> dict[str, Any]:
+    from ctxarchive.knowledge.records import source_label
+
     return {
         "session": hit.session,
         "source": source_label(hit.session, hit.layer),
@@ -99,10 +130,11 @@ def _hit_json(hit: Hit) -> dict[str, Any]:
 
 
 def _print(answer: SearchAnswer) -> None:
-    out = console()
-    out.print(f"{answer.query!r}: {len(answer.hits)} hits ({answer.tier})", markup=False)
+    from ctxarchive.knowledge.records import source_label
+
+    line(f"{answer.query!r}: {len(answer.hits)} hits ({answer.tier})")
     for hit in answer.hits:
         who = f"{hit.role} {hit.name}" if hit.name else hit.role
         label = source_label(hit.session, hit.layer)
-        out.print(f"  {label} seq {hit.seq}  {who}, {hit.chars} chars", markup=False)
-        out.print(f"    {hit.snippet}", markup=False)
+        line(f"  {label} seq {hit.seq}  {who}, {hit.chars} chars")
+        line(f"    {hit.snippet}")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxarchive.cli.archives import open_for_reading
-from ctxarchive.cli.output import console, echo_json
-from ctxarchive.knowledge.records import LAYERS
-from ctxarchive.knowledge.store import SessionInfo
+from ctxarchive.cli.archives import open_existing
+from ctxarchive.cli.output import echo_json, table
+
+if TYPE_CHECKING:
+    from ctxarchive.knowledge.store import SessionInfo
 
 
 @click.command("sessions", help="List the sessions of ARCHIVE.")
@@ -18,25 +19,28 @@ from ctxarchive.knowledge.store import SessionInfo
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(archive: Path, as_json: bool) -> None:
     """List sessions."""
-    with open_for_reading(archive) as knowledge:
+    from ctxarchive.knowledge.records import LAYERS
+
+    with open_existing(archive) as knowledge:
         found = knowledge.sessions()
     if as_json:
         echo_json({"sessions": [_session_json(info) for info in found]})
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("session", overflow="fold")
-    table.add_column("title", overflow="fold")
-    for title in (*LAYERS, "seqs"):
-        table.add_column(title, justify="right")
-    for info in found:
-        counts = [str(info.records.get(layer, 0)) for layer in LAYERS]
-        table.add_row(info.session, info.title or "", *counts, f"{info.first_seq}..{info.last_seq}")
-    console().print(table)
+    rows = [
+        [
+            info.session,
+            info.title or "",
+            *(str(info.records.get(layer, 0)) for layer in LAYERS),
+            "" if info.first_seq is None else f"{info.first_seq}..{info.last_seq}",
+        ]
+        for info in found
+    ]
+    table(("session", "title", *LAYERS, "seqs"), rows, texts=2)
 
 
 def _session_json(info: SessionInfo) -> dict[str, Any]:
+    from ctxarchive.knowledge.records import LAYERS
+
     return {
         "session": info.session,
         "title": info.title,

@@ -4,46 +4,60 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ctxarchive.cli.archives import open_for_reading
+from ctxarchive.cli.archives import open_existing
 from ctxarchive.cli.output import echo_json, write
-from ctxarchive.errors import KnowledgeError
-from ctxarchive.knowledge.records import source_label
+from ctxarchive.errors import ConfigError, KnowledgeError
+
+if TYPE_CHECKING:
+    from ctxarchive.knowledge.store import KnowledgeBase
 
 
 @click.command("show", help="Print the text of record SEQ of SESSION in ARCHIVE, exactly.")
 @click.argument("archive", type=click.Path(path_type=Path))
 @click.argument("session")
 @click.argument("seq", type=click.IntRange(min=0))
-@click.option("--offset", type=click.IntRange(min=0), default=0, help="Start at this character.")
-@click.option("--length", type=click.IntRange(min=0), help="Print this many characters.")
+@click.option("--offset", type=click.IntRange(min=0), help="Start at this character. Default: 0.")
+@click.option(
+    "--length",
+    type=click.IntRange(min=0),
+    help="Print this many characters. Default: all that follow.",
+)
 @click.option("--raw", is_flag=True, help="Print the event's JSON as archived instead.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     archive: Path,
     session: str,
     seq: int,
-    offset: int,
+    offset: int | None,
     length: int | None,
     raw: bool,
     as_json: bool,
 ) -> None:
     """Print one record."""
-    with open_for_reading(archive) as knowledge:
+    if raw and (offset is not None or length is not None or as_json):
+        raise ConfigError(
+            "--raw: prints the whole event; leave out --offset, --length and --json, whose object "
+            "holds the event"
+        )
+    from ctxarchive.knowledge.records import source_label
+
+    with open_existing(archive) as knowledge:
         record = knowledge.get(session, seq)
-    if record is None:
-        raise KnowledgeError("missing", f"{archive}: no record {session!r} seq {seq}")
-    end = len(record.text) if length is None else offset + length
-    text = record.text[offset:end]
+        if record is None:
+            raise KnowledgeError("missing", f"{archive}: {_absence(knowledge, session, seq)}")
+    start = min(offset or 0, len(record.text))
+    text = record.text[start:] if length is None else record.text[start : start + length]
     if as_json:
         echo_json(
             {
                 "session": record.session,
                 "seq": record.seq,
                 "layer": record.layer,
-                "offset": offset,
+                "offset": start,
                 "length": len(text),
                 "chars": len(record.text),
                 "text": text,
@@ -57,3 +71,13 @@ def command(
         )
     else:
         write(record.event if raw else text)
+
+
+def _absence(knowledge: KnowledgeBase, session: str, seq: int) -> str:
+    """What is there, where a record is not."""
+    info = next((info for info in knowledge.sessions() if info.session == session), None)
+    if info is None:
+        return f"no session {session!r}; the command sessions lists them"
+    return (
+        f"no record {session!r} seq {seq}; it holds some of seq {info.first_seq}..{info.last_seq}"
+    )

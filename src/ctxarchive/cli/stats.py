@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ctxarchive.cli.archives import open_for_reading
-from ctxarchive.cli.output import console, echo_json
+from ctxarchive.cli.archives import open_existing
+from ctxarchive.cli.output import echo_json, line
 
 
 @click.command("stats", help="Say how large ARCHIVE is.")
@@ -16,10 +16,10 @@ from ctxarchive.cli.output import console, echo_json
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(archive: Path, as_json: bool) -> None:
     """Say how large an archive is."""
-    with open_for_reading(archive) as knowledge:
+    with open_existing(archive) as knowledge:
         stats = asdict(knowledge.stats())
     if as_json:
         echo_json({"archive": str(archive), **stats})
         return
     for name, value in stats.items():
-        console().print(f"{name.replace('_', ' '):>16}  {value:,}")
+        line(f"{name.replace('_', ' '):>16}  {value:,}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxarchive.cli.archives import open_for_reading
-from ctxarchive.cli.output import console, echo_json
-from ctxarchive.knowledge.store import Finding
-from ctxarchive.replay.check import check_log
+from ctxarchive.cli.app import DONE, FAILED
+from ctxarchive.cli.archives import open_existing
+from ctxarchive.cli.output import echo_json, line
+
+if TYPE_CHECKING:
+    from ctxarchive.knowledge.store import Finding
 
 
 @click.command("verify", help="Check ARCHIVE, and with --log that it holds what a log shadowed.")
@@ -23,7 +25,9 @@ from ctxarchive.replay.check import check_log
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(archive: Path, log: Path | None, as_json: bool) -> int:
     """Check an archive."""
-    with open_for_reading(archive) as knowledge:
+    from ctxarchive.replay.check import check_log
+
+    with open_existing(archive) as knowledge:
         findings = list(knowledge.verify())
         compared = 0
         if log is not None:
@@ -42,13 +46,13 @@ def command(archive: Path, log: Path | None, as_json: bool) -> int:
             }
         )
     else:
-        out = console()
         for finding in findings:
-            where = "" if finding.session is None else f" {finding.session!r} seq {finding.seq}"
-            out.print(f"{finding.code}{where}: {finding.message}", markup=False)
-        said = f", {compared} compared with the log" if log is not None else ""
-        out.print(f"{records} records{said}: {len(findings) or 'no'} findings")
-    return 1 if findings else 0
+            session = "" if finding.session is None else f" {finding.session!r}"
+            seq = "" if finding.seq is None else f" seq {finding.seq}"
+            line(f"{finding.code}{session}{seq}: {finding.message}")
+        said = "" if log is None else f", {compared} compared with the log"
+        line(f"{records} records{said}: {len(findings) or 'no'} findings")
+    return FAILED if findings else DONE
 
 
 def _finding_json(finding: Finding) -> dict[str, Any]:

@@ -23,7 +23,7 @@ _PATH_KEYS = ("file_path", "filePath", "path", "notebook_path", "filename", "fil
 _EDIT_KEYS = frozenset(
     {
         "old_string", "new_string", "old_str", "new_str", "oldText", "newText", "content",
-        "file_text", "edits", "insert_text", "new_source", "diff", "replacement",
+        "old", "new", "file_text", "edits", "insert_text", "new_source", "diff", "replacement",
     }
 )  # fmt: skip
 _PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$", re.MULTILINE)
@@ -32,9 +32,9 @@ _PATH = re.compile(
     r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.@-]+/)+[\w.@-]+|\b[\w-]+\.(?:py|ts|tsx|js|go|rs|java|c|h|cpp|md|toml|json|ya?ml|sh|sql|css|html)\b"
 )
 _ERROR = re.compile(
-    r"\b(?:[A-Z]\w*(?:Error|Exception|Failure)\b|(?:error|fatal|panic)(?:\[\w+\])?:|ERROR\b|FATAL\b"
-    r"|FAILED\b|FAIL\b|[Ee]xit code:? [1-9]\d*|command not found|No such file|Permission denied"
-    r"|Traceback \(most recent)|^\s*E  +\S"
+    r"^\W{0,4}(?:[\w./-]+:\d+(?::\d+)?:? )?(?:[\w.]*(?:Error|Exception|Failure)\b|(?:error|fatal|panic)\b"
+    r"|ERROR\b|FATAL\b|FAILED\b|FAIL\b|Traceback \(most recent|E  +\S"
+    r"|[Ee]xit code:? [1-9]\d*)|command not found|No such file|Permission denied"
 )
 _NO_ERROR = re.compile(r"\b(?:0|no) (?:errors?|failures?)\b|\berrors?: 0\b", re.IGNORECASE)
 _RULE = re.compile(

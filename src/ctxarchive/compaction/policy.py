@@ -19,11 +19,17 @@ class PolicyOverride(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     provider: str
+    """The target's provider, exactly."""
     model: str
+    """The target's model, exactly."""
     threshold_ratio: float | None = Field(default=None, gt=0, le=1)
+    """Replaces the policy's own for this target."""
     retain_ratio: float | None = Field(default=None, ge=0, lt=1)
+    """Replaces the policy's own for this target, and its ``retain_tokens``."""
     retain_tokens: int | None = Field(default=None, ge=0)
+    """Replaces the policy's own for this target."""
     max_tokens: int | None = Field(default=None, gt=0)
+    """Replaces the policy's own for this target."""
 
 
 class CompactionPolicy(BaseModel):
@@ -40,6 +46,7 @@ class CompactionPolicy(BaseModel):
     summarization_provider: str | None = None
     """With ``summarization_model``: who writes summaries, where not the conversation's model."""
     summarization_model: str | None = None
+    """With ``summarization_provider``: the model that writes summaries."""
     max_tokens: int = Field(default=8_192, gt=0)
     """Most tokens of a summary."""
     compaction_retries: int = Field(default=1, ge=0)
@@ -49,6 +56,7 @@ class CompactionPolicy(BaseModel):
     auto: bool = True
     """Whether pressure and overflow compact at all."""
     model_policies: tuple[PolicyOverride, ...] = ()
+    """What differs for single models; see below."""
     on_summary_failure: Literal["fallback", "error"] = "fallback"
     """What follows a failed summary: the deterministic summarizer, or the error."""
     summary_timeout_s: float = Field(default=120.0, gt=0)

@@ -14,6 +14,7 @@ from ctxarchive.importers.injected import injected_source
 from ctxarchive.importers.log import Entry, Item, RecordedCompaction
 from ctxarchive.importers.pairs import Pairs
 from ctxarchive.importers.records import Record
+from ctxarchive.importers.routing import Routing
 
 NO_RESULT = "The log holds no result for this call."
 """What stands as the result of a call that the log leaves unanswered."""
@@ -33,10 +34,7 @@ class Assembly:
         self.index: dict[Hashable, int] = {}
         """Item indices by the key their maker gave them."""
         self.warnings: list[str] = []
-        self.provider: str | None = None
-        self.model: str | None = None
-        self.window: int | None = None
-        self._header: dict[str, Any] = {}
+        self.routing = Routing()
         self._turns = turns
         self._turn = 0
         self._turn_used = False
@@ -51,42 +49,10 @@ class Assembly:
         self._put(entry, key)
         self._settle()
 
-    def route(
-        self,
-        record: Record,
-        *,
-        time: int | None,
-        provider: str | None,
-        model: str | None,
-        window: int | None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Add request header and context where they say something new.
-
-        Args:
-            record: where it is said.
-            time: when, in milliseconds.
-            provider: who serves the model.
-            model: its name.
-            window: its capacity in tokens.
-            extra: other parts of the header: ``system``, ``tools``.
-        """
-        known = {"provider": provider, "model": model}
-        config = {name: value for name, value in known.items() if value is not None}
-        header = {**self._header, **(extra or {})}
-        if config:
-            header["config"] = config
-        if header != self._header:
-            self._header = header
-            data: dict[str, Any] = {"header": header}
-            self.note(Entry(type="request/header", data=data, time=time, origin=record.origin))
-        if model is not None and window is not None:
-            context = {"provider": provider or "", "model": model, "contextWindow": window}
-            if (self.provider, self.model, self.window) != (provider, model, window):
-                self.note(
-                    Entry(type="request/context", data=context, time=time, origin=record.origin)
-                )
-        self.provider, self.model, self.window = provider, model, window
+    def route(self, entries: Iterable[Entry]) -> None:
+        """Add what a change of the :attr:`routing` gave."""
+        for entry in entries:
+            self.note(entry)
 
     def user(self, entry: Entry, *, prompt: bool, key: Hashable = None) -> None:
         """Add a user message, once no call is open.

@@ -57,8 +57,7 @@ class Bracket:
             if at is None or at not in assembly.surface:
                 return ()
             ends.append(assembly.surface.index(at))
-        # Text held back until its calls were answered can have changed places with them.
-        return tuple(assembly.surface[min(ends) : max(ends) + 1])
+        return tuple(assembly.surface[ends[0] : ends[1] + 1])
 
 
 def read_compaction(bracket: Bracket, end: Record, assembly: Assembly) -> RecordedCompaction | None:

@@ -5,6 +5,8 @@ System messages become the request header's system prompt: they are not part of 
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from ctxarchive.importers.assembly import Assembly
@@ -20,6 +22,7 @@ from ctxarchive.importers.injected import USER, injected_reason, injected_source
 from ctxarchive.importers.log import Entry, ImportedLog
 from ctxarchive.importers.models import known_context_window
 from ctxarchive.importers.records import LogFile, Record
+from ctxarchive.session.jsontext import dump_json
 
 
 def read_chat(file: LogFile, *, finished: bool) -> ImportedLog:
@@ -36,16 +39,27 @@ def read_chat(file: LogFile, *, finished: bool) -> ImportedLog:
     return ImportedLog(
         format="chat",
         path=file.path,
-        session_id=around.text("id") or around.text("session_id") or file.stem,
+        session_id=around.text("id") or around.text("session_id") or _made_id(file, messages),
         title=around.text("title"),
         cwd=None,
         created_at=around.time("created_at"),
-        model=assembly.model,
-        provider=assembly.provider,
-        context_window=assembly.window,
+        model=assembly.routing.model,
+        provider=assembly.routing.provider,
+        context_window=assembly.routing.window,
         items=assembly.finish(finished=finished),
         warnings=tuple(assembly.warnings),
     )
+
+
+def _made_id(file: LogFile, messages: Sequence[Record]) -> str:
+    """The file's name and a hash of how the conversation begins.
+
+    Two files of one name in different folders are different sessions, and one that grows stays one.
+    """
+    first = next((at for at, record in enumerate(messages) if record.text("role") == "user"), -1)
+    beginning = dump_json([record.value for record in messages[: first + 1]])
+    digest = hashlib.blake2b(beginning.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{file.stem}-{digest}"
 
 
 def _messages(file: LogFile) -> tuple[Record, list[Record]]:
@@ -116,12 +130,14 @@ class _Reader:
     def _route(self, record: Record, extra: dict[str, Any]) -> None:
         model = self._around.text("model")
         self.assembly.route(
-            record,
-            time=self._time(record),
-            provider=self._around.text("provider"),
-            model=model,
-            window=self._around.number("context_window") or known_context_window(model),
-            extra=extra,
+            self.assembly.routing.change(
+                record,
+                time=self._time(record),
+                provider=self._around.text("provider"),
+                model=model,
+                window=self._around.number("context_window") or known_context_window(model),
+                extra=extra,
+            )
         )
 
     def _user(self, record: Record) -> None:

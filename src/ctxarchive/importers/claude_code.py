@@ -100,9 +100,9 @@ class _Reader:
             title=self._title,
             cwd=self._first.get("cwd"),
             created_at=self._created_at,
-            model=assembly.model,
-            provider=assembly.provider,
-            context_window=assembly.window,
+            model=assembly.routing.model,
+            provider=assembly.routing.provider,
+            context_window=assembly.routing.window,
             items=items,
             warnings=tuple(assembly.warnings),
         )
@@ -146,11 +146,13 @@ class _Reader:
             source = injected_source("synthetic")
         elif model:
             self._assembly.route(
-                first,
-                time=time,
-                provider="anthropic",
-                model=model,
-                window=known_context_window(model),
+                self._assembly.routing.change(
+                    first,
+                    time=time,
+                    provider="anthropic",
+                    model=model,
+                    window=known_context_window(model),
+                )
             )
         message_id = first.text("message", "id")
         message: dict[str, Any] = {"role": "assistant", "content": blocks, "source": source}

@@ -93,12 +93,14 @@ class _Reader:
 
     def _route(self, record: Record, extra: dict[str, Any] | None = None) -> None:
         self._assembly.route(
-            record,
-            time=record.time("timestamp"),
-            provider=self._provider,
-            model=self._model,
-            window=self._window or known_context_window(self._model),
-            extra=extra,
+            self._assembly.routing.change(
+                record,
+                time=record.time("timestamp"),
+                provider=self._provider,
+                model=self._model,
+                window=self._window or known_context_window(self._model),
+                extra=extra,
+            )
         )
 
     def _event(self, record: Record) -> None:

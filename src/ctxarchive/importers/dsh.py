@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ctxarchive.importers.assembly import Assembly
-from ctxarchive.importers.blocks import Block, content_list, first_text
+from ctxarchive.importers.blocks import content_list, first_text
 from ctxarchive.importers.brackets import Bracket, read_compaction
+from ctxarchive.importers.event_fields import answered, calls_made, payload
 from ctxarchive.importers.injected import injected_reason, injected_source
 from ctxarchive.importers.log import Entry, ImportedLog, LogFormat
 from ctxarchive.importers.records import LogFile, Record
@@ -104,29 +105,41 @@ class _Reader:
             bracket.inside.append((record, key))
 
     def _end(self, bracket: Bracket, record: Record) -> None:
-        if bracket.checkpoint is None or record.at("data", "error") is not None:
+        if record.at("data", "error") is not None:
             self._abandon("it failed")
+        elif bracket.checkpoint is None:
+            self._abandon("it has no checkpoint")
+        else:
+            self._let_out(bracket)
+            self._compaction(bracket, record)
+
+    def _abandon(self, why: str) -> None:
+        """Drop a bracket that did not end well.
+
+        Where its checkpoint is on the log the surface was replaced all the same, and what follows
+        builds on that.
+        """
+        bracket = self._bracket
+        if bracket is None:
             return
+        kept = bracket.checkpoint is not None
+        fate = "is kept for its checkpoint, though" if kept else "is left out,"
+        self._assembly.warnings.append(f"line {bracket.start.line}: a compaction {fate} {why}")
         self._let_out(bracket)
-        item = read_compaction(bracket, record, self._assembly)
+        if bracket.checkpoint is not None:
+            self._compaction(bracket, bracket.checkpoint)
+
+    def _compaction(self, bracket: Bracket, end: Record) -> None:
+        item = read_compaction(bracket, end, self._assembly)
         if item is None:
             self._assembly.warnings.append(
                 f"line {bracket.start.line}: a compaction that replaces nothing is left out"
             )
             return
-        self._assembly.compaction(item, record, key=bracket.checkpoint_key)
+        self._assembly.compaction(item, end, key=bracket.checkpoint_key)
         if bracket.summary_key is not None and bracket.checkpoint_key in self._assembly.index:
             at = self._assembly.index[bracket.checkpoint_key]
             self._assembly.index[bracket.summary_key] = at
-
-    def _abandon(self, why: str) -> None:
-        bracket = self._bracket
-        if bracket is None:
-            return
-        self._assembly.warnings.append(
-            f"line {bracket.start.line}: a compaction is left out, {why}"
-        )
-        self._let_out(bracket)
 
     def _let_out(self, bracket: Bracket) -> None:
         self._bracket = None
@@ -170,7 +183,7 @@ class _Reader:
         )
 
     def _user(self, record: Record, key: int) -> None:
-        data = _payload(record)
+        data = payload(record)
         blocks = content_list(record, data.get("content"), "data.content")
         kind = record.text("data", "source", "kind") or "user"
         if kind == "user" and (reason := injected_reason(first_text(blocks))):
@@ -180,21 +193,21 @@ class _Reader:
         self._assembly.user(self._entry(record, data), prompt=False, key=key)
 
     def _assistant(self, record: Record, key: int) -> None:
-        data = _payload(record)
+        data = payload(record)
         content = record.at("data", "message", "content")
         blocks = content_list(record, content, "data.message.content")
         if not self._own and "usage" in data:
             data = {**data, "recordedUsage": data["usage"]}
             del data["usage"]
-        calls = _calls(record, blocks)
+        calls = calls_made(record, blocks)
         if self._replaces(record, data, key, calls=calls):
             return
         entry = self._entry(record, data)
         self._assembly.assistant(entry, calls, record, group=key, key=key)
 
     def _result(self, record: Record, key: int) -> None:
-        data = _payload(record)
-        call_id = _answered(record)
+        data = payload(record)
+        call_id = answered(record)
         if self._replaces(record, data, key, answer=call_id):
             return
         if call_id is not None and self._assembly.is_open(call_id):
@@ -232,7 +245,7 @@ class _Reader:
         if self._prune is not None:
             prune, prune_key = self._prune
             self._prune = None
-            self._assembly.note(self._entry(prune, _payload(prune), run), key=prune_key)
+            self._assembly.note(self._entry(prune, payload(prune), run), key=prune_key)
         entry = self._entry(record, data, run)
         self._assembly.replace(entry, record, calls=calls, answer=answer, key=key)
         return True
@@ -255,7 +268,7 @@ class _Reader:
         self._header_entry(record, {"header": {}}, key)
 
     def _header(self, record: Record, key: int) -> None:
-        self._header_entry(record, _payload(record), key)
+        self._header_entry(record, payload(record), key)
 
     def _header_entry(self, record: Record, data: dict[str, Any], key: int) -> None:
         header = data.get("header")
@@ -269,33 +282,3 @@ class _Reader:
         entry = self._entry(record, data)
         entry = Entry(type="request/header", data=data, time=entry.time, origin=entry.origin)
         self._assembly.note(entry, key=key)
-
-
-def _payload(record: Record) -> dict[str, Any]:
-    data = record.at("data")
-    if not isinstance(data, dict):
-        raise record.invalid(f"{record.text('type')} without data")
-    return data
-
-
-def _calls(record: Record, blocks: list[Block]) -> dict[str, str]:
-    calls: dict[str, str] = {}
-    for block in blocks:
-        if block.get("type") == "tool-call":
-            call_id, name = block.get("id"), block.get("name")
-            if not isinstance(call_id, str) or not isinstance(name, str):
-                raise record.invalid("a tool call without id or name")
-            calls[call_id] = name
-    return calls
-
-
-def _answered(record: Record) -> str | None:
-    """The call that a result answers, in either spelling."""
-    content = record.at("data", "message", "content")
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") == "tool-result":
-            call_id = block.get("toolCallId")
-            return call_id if isinstance(call_id, str) else None
-    return record.text("data", "message", "toolCallId") or record.text(
-        "data", "message", "source", "callId"
-    )

@@ -72,9 +72,9 @@ class _Reader:
             title=None,
             cwd=header.text("cwd"),
             created_at=header.time("timestamp"),
-            model=assembly.model,
-            provider=assembly.provider,
-            context_window=assembly.window,
+            model=assembly.routing.model,
+            provider=assembly.routing.provider,
+            context_window=assembly.routing.window,
             items=assembly.finish(finished=finished),
             warnings=tuple(assembly.warnings),
         )
@@ -82,11 +82,13 @@ class _Reader:
     def _route(self, record: Record, provider: str | None, model: str | None) -> None:
         if model is not None:
             self._assembly.route(
-                record,
-                time=record.time("timestamp"),
-                provider=provider,
-                model=model,
-                window=known_context_window(model),
+                self._assembly.routing.change(
+                    record,
+                    time=record.time("timestamp"),
+                    provider=provider,
+                    model=model,
+                    window=known_context_window(model),
+                )
             )
 
     def _message(self, record: Record) -> None:

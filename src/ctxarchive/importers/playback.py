@@ -29,7 +29,8 @@ class Playback:
 
     def __init__(self, log: ImportedLog, *, session_id: str | None = None) -> None:
         self._log = log
-        self._now = 0  # until an item says a time: a later item's would not be there in a prefix
+        # Unknown until an item says a time: a later item's would not be there in a prefix.
+        self._now: int | None = None
         known = {"title": log.title, "cwd": log.cwd, "created_at": log.created_at}
         header = SessionHeader(
             id=session_id or log.session_id,
@@ -150,7 +151,7 @@ class Playback:
         self._seqs[self._number[id(item)]] = checkpoint.seq
 
     def _advance(self, time: int | None) -> None:
-        if time is not None and time > self._now:
+        if time is not None and (self._now is None or time > self._now):
             self._now = time
 
     def _follow(self, session: Session, event: Event) -> None:

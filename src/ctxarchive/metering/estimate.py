@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ctxarchive.session.events import dump_json
+from ctxarchive.session.jsontext import dump_json
 from ctxarchive.session.messages import (
     ContentBlock,
     DocumentBlock,

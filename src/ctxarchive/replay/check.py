@@ -7,6 +7,8 @@ event's stored origin. Changes nothing.
 from __future__ import annotations
 
 import json
+import re
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,15 +44,18 @@ def check_log(knowledge: KnowledgeBase, path: Path) -> LogCheck:
         KnowledgeError: ``missing``, when the archive holds no session of this log.
     """
     log = read_log(path)
-    if log.format == "ctxarchive":
+    held = [info.session for info in knowledge.sessions()]
+    if log.format == "ctxarchive" and log.session_id in held:
         return check_session(knowledge, read_session(path).replay())
-    sessions = [
-        info.session
-        for info in knowledge.sessions()
-        if info.session == log.session_id or info.session.startswith(f"{log.session_id}~")
-    ]
+    # What a replay calls its session: the log's own id, and a hash of the settings.
+    of_this_log = re.compile(re.escape(log.session_id) + r"(~[0-9a-f]{8})?")
+    sessions = [session for session in held if of_this_log.fullmatch(session)]
     if not sessions:
-        raise KnowledgeError("missing", f"{path}: the archive holds no session of this log")
+        raise KnowledgeError(
+            "missing",
+            f"{path}: the archive holds no session of this log ({log.session_id!r}); compact it "
+            "into this archive first",
+        )
     source = import_session(log, recorded=False)
     checks = [_check_origins(knowledge, name, source) for name in sessions]
     return LogCheck(
@@ -62,7 +67,8 @@ def check_log(knowledge: KnowledgeBase, path: Path) -> LogCheck:
 def check_session(knowledge: KnowledgeBase, session: Session) -> LogCheck:
     """Whether every shadowed event of a session is archived under its seq, and equal.
 
-    A shortened tool result counts when the original that it stands for is archived.
+    A shortened tool result counts when the original that it stands for is archived. Equal is what
+    the store calls equal: the event's JSON and its head line.
     """
     shadowed = [
         original_seq(event)
@@ -74,33 +80,46 @@ def check_session(knowledge: KnowledgeBase, session: Session) -> LogCheck:
     for record in wanted:
         found = knowledge.get(session.id, record.seq)
         if found is None:
-            findings.append(_finding("missing", "not archived", record))
-        elif (found.event, found.head, found.layer) != (record.event, record.head, record.layer):
-            findings.append(_finding("different", "differs from the log", record))
+            findings.append(_finding("missing", "not archived", session.id, record.seq))
+        elif (found.event, found.head) != (record.event, record.head):
+            findings.append(
+                _finding("different", "differs from the log's event", session.id, record.seq)
+            )
     return LogCheck(compared=len(wanted), findings=tuple(findings))
 
 
 def _check_origins(knowledge: KnowledgeBase, name: str, source: Session) -> LogCheck:
-    """Whether everything up to the newest archived event is archived, and equal in content."""
-    archived = {
-        key: record
-        for record in _records(knowledge, name)
-        if record.kind != "checkpoint" and (key := _origin(record)) is not None
-    }
+    """Whether everything up to the newest archived event is archived, and equal in content.
+
+    One line of a log can give several events; those of one place are compared in their order.
+    """
+    archived: dict[_Place, deque[Record]] = {}
+    for record in _records(knowledge, name):
+        if record.kind != "checkpoint":
+            archived.setdefault(_place(record), deque()).append(record)
     wanted = [
         record
         for record in records_through(source, [event.seq for event in source.events])
         if record.kind != "checkpoint"
     ]
-    keys = [_origin(record) for record in wanted]
-    last = max((place for place, key in enumerate(keys) if key in archived), default=-1)
+    places = [_place(record) for record in wanted]
+    last = max((at for at, place in enumerate(places) if place in archived), default=-1)
     findings: list[Finding] = []
-    for record, key in zip(wanted[: last + 1], keys, strict=False):
-        found = archived.get(key) if key is not None else None
-        if found is None:
-            findings.append(_finding("missing", f"not archived in {name!r}", record))
-        elif (_content(found), found.head) != (_content(record), record.head):
-            findings.append(_finding("different", f"differs in {name!r}", record))
+    for record, place in zip(wanted[: last + 1], places, strict=False):
+        held = archived.get(place)
+        where = f"line {place[0]} of the log"
+        if not held:
+            findings.append(_finding("missing", f"{where}: not archived", name, None))
+            continue
+        found = held.popleft()
+        if (_content(found), found.head) != (_content(record), record.head):
+            message = f"{where}: differs from what is archived"
+            findings.append(_finding("different", message, name, found.seq))
+    findings += [
+        _finding("stray", f"not in the log (its line {place[0]})", name, record.seq)
+        for place, held in archived.items()
+        for record in held
+    ]
     return LogCheck(compared=last + 1, findings=tuple(findings))
 
 
@@ -116,13 +135,15 @@ def _records(knowledge: KnowledgeBase, session: str) -> list[Record]:
         after = batch[-1].seq
 
 
-def _origin(record: Record) -> tuple[Any, ...] | None:
-    """What identifies an event in its source log: line, id, and, for results of one line, the call."""
-    event = json.loads(record.event)
-    origin = event.get("origin")
+_Place = tuple[Any, Any, str]
+"""What names an event in its source log: line, id, and role."""
+
+
+def _place(record: Record) -> _Place:
+    origin = json.loads(record.event).get("origin")
     if not isinstance(origin, dict):
-        return None
-    return (origin.get("line"), origin.get("id"), record.role, record.head)
+        return (None, None, record.role)
+    return (origin.get("line"), origin.get("id"), record.role)
 
 
 def _content(record: Record) -> tuple[Any, ...]:
@@ -130,5 +151,5 @@ def _content(record: Record) -> tuple[Any, ...]:
     return (event.get("type"), event.get("time"), event.get("data"))
 
 
-def _finding(code: str, message: str, record: Record) -> Finding:
-    return Finding(code=code, message=message, session=record.session, seq=record.seq)
+def _finding(code: str, message: str, session: str, seq: int | None) -> Finding:
+    return Finding(code=code, message=message, session=session, seq=seq)

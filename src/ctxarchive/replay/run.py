@@ -30,7 +30,8 @@ from ctxarchive.knowledge.records import LAYERS
 from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.metering.tokenizers import estimator
-from ctxarchive.session.events import CompactionSummary, UserMessage, dump_json
+from ctxarchive.session.events import CompactionSummary, UserMessage
+from ctxarchive.session.jsontext import dump_json
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import joined_text
 from ctxarchive.session.pairing import open_calls
@@ -61,7 +62,11 @@ class ReplaySettings:
             "at": self.at,
             "summarizer": self.summarizer,
             "window": window,
-            "settings": self.settings.model_dump(mode="json"),
+            # Where the archive lies changes no session; what is left out changes no old id.
+            "settings": self.settings.model_dump(
+                mode="json",
+                exclude={"archive"} if self.settings.prune else {"archive", "prune"},
+            ),
         }
         return hashlib.blake2b(dump_json(values).encode(), digest_size=4).hexdigest()
 

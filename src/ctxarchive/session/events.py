@@ -6,13 +6,13 @@ describes; appending and replaying are the log's.
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from ctxarchive.errors import SessionError
+from ctxarchive.session.jsontext import dump_json
 from ctxarchive.session.messages import (
     CheckpointSource,
     ContentBlock,
@@ -437,15 +437,3 @@ def parse_event(value: dict[str, Any], *, where: str = "event") -> Event:
     if event.surface_op is not None and event.type not in SURFACE_TYPES:
         raise SessionError("event", f"{where}: {event.type} may not carry a surfaceOp")
     return event
-
-
-def dump_json(value: Any) -> str:
-    r"""``value`` as one line of JSON, readable as UTF-8: lone surrogates stay ``\u`` escapes."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if text.isascii():
-        return text
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
-    return text

@@ -19,7 +19,8 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from ctxarchive.errors import SessionError
-from ctxarchive.session.events import Event, dump_json, parse_event
+from ctxarchive.session.events import Event, parse_event
+from ctxarchive.session.jsontext import dump_json
 from ctxarchive.session.log import Session, SessionHeader
 
 FORMAT = "ctxarchive"

@@ -66,10 +66,11 @@ class Session:
 
     Args:
         header: identity and provenance.
-        clock: gives the time of an appended event in milliseconds since the epoch.
+        clock: gives the time of an appended event in milliseconds since the epoch, or ``None``
+            where it is not known.
     """
 
-    def __init__(self, header: SessionHeader, *, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, header: SessionHeader, *, clock: Callable[[], int | None] = now_ms) -> None:
         if not header.id:
             raise SessionError("event", "a session id must not be empty")
         self.header = header
@@ -87,7 +88,7 @@ class Session:
         seed: Iterable[Event] = (),
         *,
         header: SessionHeader | None = None,
-        clock: Callable[[], int] = now_ms,
+        clock: Callable[[], int | None] = now_ms,
     ) -> Session:
         """A session, empty or continuing ``seed``.
 
@@ -180,10 +181,12 @@ class Session:
         """
         value: dict[str, Any] = {
             "seq": len(self._events),
-            "time": self._clock() if time is None else time,
             "type": event_type,
             "data": data.wire() if isinstance(data, WireModel) else data,
         }
+        moment = self._clock() if time is None else time
+        if moment is not None:
+            value["time"] = moment
         if surface_op is not None:
             value["surfaceOp"] = (
                 surface_op.wire() if isinstance(surface_op, Replace) else surface_op

@@ -6,18 +6,15 @@ cut. Reads one knowledge base; knows nothing of sessions or agents.
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from datetime import UTC, datetime
+from typing import Any
 
 from ctxarchive.errors import KnowledgeError, ToolInputError
-from ctxarchive.knowledge.records import Record, SourceRef, parse_source, source_label
+from ctxarchive.knowledge.records import SEQ_LIMIT, Record, SourceRef, parse_source, source_label
 from ctxarchive.knowledge.store import Hit, KnowledgeBase, Scope, SearchAnswer, SearchRequest
+from ctxarchive.tools.arguments import CtxSearchInput, moment, parse_input
 
 NAME = "ctx_search"
 
@@ -36,81 +33,8 @@ DEFAULT_LIMIT = 5
 RANGE_BATCH = 200
 """Records read at once when whole records are listed."""
 
-
-def _as_list(value: Any) -> Any:
-    """A list where a model sent one string, or a list spelt as JSON."""
-    if isinstance(value, str):
-        text = value.strip()
-        if text.startswith("["):
-            try:
-                decoded = json.loads(text)
-            except ValueError:
-                return [value]
-            if isinstance(decoded, list):
-                return decoded
-        return [value]
-    return value
-
-
-def _as_number(value: Any) -> Any:
-    """A number where a model sent it as text."""
-    if isinstance(value, str):
-        try:
-            return int(value.strip())
-        except ValueError:
-            return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
-
-
-Strings = Annotated[list[str], BeforeValidator(_as_list)]
-Number = Annotated[int, BeforeValidator(_as_number)]
-
-
-class CtxSearchInput(BaseModel):
-    """What ``ctx_search`` takes: ``queries``, or ``seq``, or ``after_seq``/``before_seq``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", title="ctx_search")
-
-    queries: Strings | None = Field(
-        default=None,
-        min_length=1,
-        max_length=8,
-        description="1 to 8 searches, each answered on its own: words, identifiers, paths, error "
-        'texts; "exact phrases" in double quotes; word* for a prefix.',
-    )
-    source: Strings | None = Field(
-        default=None,
-        description="One source label or several, as a checkpoint prints them: "
-        "session/<id>/<layer>, or session/<id> for all layers. Default: this conversation.",
-    )
-    seq: Number | None = Field(
-        default=None, ge=0, description="Fetch the record with this seq, exactly."
-    )
-    offset: Number | None = Field(
-        default=None, ge=0, description="With seq: start at this character of the record."
-    )
-    length: Number | None = Field(
-        default=None, ge=0, description="With seq: return this many characters."
-    )
-    after_seq: Number | None = Field(
-        default=None,
-        ge=-1,
-        description="Only records after this seq. Without queries: whole records in order.",
-    )
-    before_seq: Number | None = Field(
-        default=None, ge=0, description="Only records before this seq."
-    )
-    after: str | None = Field(
-        default=None, description="Only records from this date or time (ISO 8601, UTC) on."
-    )
-    before: str | None = Field(
-        default=None, description="Only records before this date or time (ISO 8601, UTC)."
-    )
-    limit: Number | None = Field(
-        default=None, ge=1, le=50, description="Most results a query; 5 by default."
-    )
+SAID_CHARS = 60
+"""Most of a tool's name, of a query or of an image's kind that a line of ours repeats."""
 
 
 class CtxSearchTool:
@@ -139,6 +63,7 @@ class CtxSearchTool:
         self._session = session
         self._allowed = None if allowed is None else frozenset(allowed)
         self._max = max_output_chars
+        self._known_ancestry: tuple[str, ...] | None = None
         self.name = name
 
     @property
@@ -170,8 +95,8 @@ class CtxSearchTool:
             sources=self._sources(asked.source),
             after_seq=asked.after_seq,
             before_seq=asked.before_seq,
-            after_time=_bound(asked.after, "after", -1),
-            before_time=_bound(asked.before, "before", 0),
+            after_time=moment(asked.after, "after", -1),
+            before_time=moment(asked.before, "before", 0),
         )
 
     def _sources(self, labels: Sequence[str] | None) -> tuple[SourceRef, ...] | None:
@@ -194,13 +119,25 @@ class CtxSearchTool:
             return True
         if self._session is None:
             return self._allowed is None
-        return session in _ancestry(self._knowledge, self._session)
+        return session in self._ancestry(self._session)
+
+    def _ancestry(self, session: str) -> tuple[str, ...]:
+        """A session and those it was seeded from, the nearest first."""
+        if self._known_ancestry is None:
+            parents = {info.session: info.parent for info in self._knowledge.sessions()}
+            found = [session]
+            while (parent := parents.get(found[-1])) is not None and parent not in found:
+                found.append(parent)
+            if found[-1] not in parents:
+                return tuple(found)  # not filed yet: its own parent may still become known
+            self._known_ancestry = tuple(found)
+        return self._known_ancestry
 
     def _permitted(self) -> list[str] | None:
         """Sessions that may be read, the current one first; ``None`` for all."""
         if self._session is None:
             return None if self._allowed is None else sorted(self._allowed)
-        ancestry = _ancestry(self._knowledge, self._session)
+        ancestry = self._ancestry(self._session)
         extra = sorted((self._allowed or frozenset()) - set(ancestry))
         return [*ancestry, *extra]
 
@@ -224,37 +161,31 @@ class CtxSearchTool:
         end = len(record.text)
         if asked.length is not None:
             end = min(end, offset + asked.length)
-        return self._part(record, offset, end)
+        return _part(record, offset, end, self._max)
 
     def _absent(self, sources: Sequence[SourceRef], seq: int) -> str:
         where = ", ".join(f'"{source_label(s.session, s.layer)}"' for s in sources)
         lines = [f"No record with seq {seq} in {where}."]
         for source in sources:
-            lines += [
-                f'"{source_label(source.session, layer)}" holds seq {info.first_seq}..{info.last_seq}'
-                for layer, info in self._knowledge.layers(source.session).items()
-            ]
             other = self._knowledge.get(source.session, seq)
             if other is not None:
                 label = source_label(other.session, other.layer)
                 lines.append(f'seq {seq} is in source "{label}".')
-        return "\n".join(dict.fromkeys(lines))
+        lines += self._existing(sources)
+        return _within("\n".join(dict.fromkeys(lines)), self._max)
 
-    def _part(self, record: Record, offset: int, end: int) -> str:
-        """A part of a record's text under its heading, with the call that goes on where it is cut."""
-        total = len(record.text)
-        heading = _heading(record)
-        whole = f"{heading}{_extent(record, offset, end)}\n{record.text[offset:end]}"
-        if len(whole) <= self._max:
-            return whole
-        widest = f" [{total}..{total} of {total}]\n\n[{total}..{total} of {total}] continue with "
-        taken = len(heading) + len(widest) + len(_call(record, total, total))
-        shown = min(end, offset + max(1, self._max - taken))
-        extent = f"[{offset}..{shown} of {total}]"
-        return (
-            f"{heading} {extent}\n{record.text[offset:shown]}\n"
-            f"{extent} continue with {_call(record, shown, end - shown)}"
-        )
+    def _existing(self, sources: Sequence[SourceRef] | None) -> list[str]:
+        """One line for each layer of the sessions asked for: what there is to be found."""
+        if sources is None:
+            sessions = dict.fromkeys(info.session for info in self._knowledge.sessions())
+        else:
+            sessions = dict.fromkeys(source.session for source in sources)
+        return [
+            f'"{source_label(session, layer)}" holds {info.records} records, '
+            f"seq {info.first_seq}..{info.last_seq}"
+            for session in sessions
+            for layer, info in self._knowledge.layers(session).items()
+        ] or ["Nothing is archived there yet."]
 
     def _list(self, asked: CtxSearchInput) -> str:
         bounds = (asked.after_seq, asked.before_seq, asked.after, asked.before)
@@ -263,29 +194,36 @@ class CtxSearchTool:
                 "give queries to search, seq to fetch a record, or after_seq and before_seq to "
                 "list whole records"
             )
-        scope = self._one_session(self._scope(asked))
+        scope = self._one_session(self._scope(asked), named=asked.source is not None)
+        widest = len(_continue_list(asked, scope, SEQ_LIMIT))
         parts: list[str] = []
         left = self._max
-        for record in self._walk(scope):
+        records = self._walk(scope)
+        record = next(records, None)
+        while record is not None:
+            upcoming = next(records, None)
             part = f"{_heading(record)}\n{record.text}"
-            rest = _continue_list(asked, scope, record.seq - 1)
-            if len(part) + len(rest) + 4 <= left:
-                parts.append(part)
-                left -= len(part) + 2
-                continue
-            if not parts:
-                # Longer than an answer by itself: its beginning, how to go on in it, and behind it.
-                after = _continue_list(asked, scope, record.seq)
-                cut = CtxSearchTool(self._knowledge, max_output_chars=self._max - len(after) - 2)
-                return f"{cut._part(record, 0, len(record.text))}\n\n{after}"
-            return "\n\n".join([*parts, rest])
-        return "\n\n".join(parts) or "No records in that range."
+            if len(part) + (0 if upcoming is None else widest + 2) > left:
+                break
+            parts.append(part)
+            left -= len(part) + 2
+            record = upcoming
+        if record is None:
+            if parts:
+                return "\n\n".join(parts)
+            lines = ["No records in that range.", *self._existing(scope.sources)]
+            return _within("\n".join(lines), self._max)
+        if parts:
+            return "\n\n".join([*parts, _continue_list(asked, scope, record.seq - 1)])
+        # Longer than an answer by itself: its beginning, how to go on in it, and behind it.
+        behind = "" if upcoming is None else f"\n\n{_continue_list(asked, scope, record.seq)}"
+        return _part(record, 0, len(record.text), self._max - len(behind)) + behind
 
-    def _one_session(self, scope: Scope) -> Scope:
+    def _one_session(self, scope: Scope, *, named: bool) -> Scope:
         """The scope of one session: seqs order the records of one session only."""
         sources = scope.sources or ()
         sessions = list(dict.fromkeys(source.session for source in sources))
-        if self._session in sessions:
+        if not named and self._session in sessions:
             sessions = [self._session]
         if len(sessions) != 1:
             raise ToolInputError("source: listing whole records takes sources of one session")
@@ -297,7 +235,7 @@ class CtxSearchTool:
         while True:
             found = self._knowledge.range(scope, RANGE_BATCH)
             for record in found:
-                if record.text and record.kind != "checkpoint":
+                if (record.text or record.images) and record.kind != "checkpoint":
                     yield record
             if len(found) < RANGE_BATCH:
                 return
@@ -311,35 +249,33 @@ class CtxSearchTool:
             self._knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
             for query in queries
         ]
-        share = self._max // len(answers)
-        return "\n\n".join(self._answer(answer, share, scope) for answer in answers)
+        texts: list[str] = []
+        left = self._max
+        for place, answer in enumerate(answers):
+            # What one answer leaves over, the later ones may use.
+            text = self._answer(answer, left // (len(answers) - place) - 2, scope)
+            left -= len(text) + 2
+            texts.append(text)
+        return "\n\n".join(texts)
 
     def _answer(self, answer: SearchAnswer, room: int, scope: Scope) -> str:
-        title = f"# {answer.query!r}: "
+        title = f"# {_clip(repr(answer.query))}: "
         if not answer.hits:
-            return self._nothing(answer, title, scope)[:room]
+            tried = "; ".join(answer.tried) or "all words, any word, substring"
+            lines = [f"{title}nothing found (tried {tried})"]
+            return _within("\n".join([*lines, *self._existing(scope.sources)]), room)
         lines = [f"{title}{len(answer.hits)} found, matched by {_TIERS[answer.tier]}"]
         left = room - len(lines[0])
         for place, hit in enumerate(answer.hits):
             text = f"{_hit_heading(hit)}\n{hit.snippet}\n→ {_hit_call(hit)}"
-            if len(text) + 2 > left - 60:
-                lines.append(f"[{len(answer.hits) - place} more; ask for fewer queries at once]")
+            more = f"[{len(answer.hits) - place} more; narrow the scope or ask one query at a time]"
+            last = place == len(answer.hits) - 1
+            if len(text) + 2 + (0 if last else len(more) + 2) > left:
+                lines.append(more)
                 break
             lines.append(text)
             left -= len(text) + 2
-        return "\n\n".join(lines)
-
-    def _nothing(self, answer: SearchAnswer, title: str, scope: Scope) -> str:
-        tried = "; ".join(answer.tried) or "all words, any word, substring"
-        lines = [f"{title}nothing found (tried {tried})"]
-        sessions = dict.fromkeys(source.session for source in scope.sources or ())
-        for session in sessions:
-            lines += [
-                f'"{source_label(session, layer)}": {info.records} records, '
-                f"seq {info.first_seq}..{info.last_seq}"
-                for layer, info in self._knowledge.layers(session).items()
-            ]
-        return "\n".join(lines)
+        return _within("\n\n".join(lines), room)
 
 
 _TIERS = {
@@ -350,58 +286,46 @@ _TIERS = {
 }
 
 
-def parse_input(input: Mapping[str, Any]) -> CtxSearchInput:
-    """A call's arguments, with types repaired where the intent is plain.
-
-    Raises:
-        ToolInputError: naming the argument that is unknown, wrong, or contradicts another.
-    """
-    if not isinstance(input, Mapping):
-        raise ToolInputError(f"arguments must be an object, not {type(input).__name__}")
-    known = CtxSearchInput.model_fields
-    for name in input:
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
-            raise ToolInputError(f"unknown parameter {name!r}{hint}")
-    given = {name: value for name, value in input.items() if value not in (None, "", [])}
-    try:
-        asked = CtxSearchInput.model_validate(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"][:1])
-        raise ToolInputError(f"{field}: {first['msg']}") from None
-    if asked.seq is not None and asked.queries is not None:
-        raise ToolInputError("give either seq or queries, not both")
-    if asked.seq is None and (asked.offset is not None or asked.length is not None):
-        raise ToolInputError("offset and length go with seq")
-    return asked
-
-
-def _ancestry(knowledge: KnowledgeBase, session: str) -> list[str]:
-    parents = {info.session: info.parent for info in knowledge.sessions()}
-    found = [session]
-    while (parent := parents.get(found[-1])) is not None and parent not in found:
-        found.append(parent)
-    return found
-
-
 def _heading(record: Record) -> str:
     label = source_label(record.session, record.layer)
-    said = f"tool {record.name}" if record.role == "tool" and record.name else record.role
     kind = "" if record.kind == "original" else f" ({record.kind})"
-    images = f", with {'; '.join(record.images)}" if record.images else ""
     return (
-        f"[{label} seq {record.seq}] {said}{kind}{_when(record.time)}, "
-        f"{len(record.text)} chars{images}"
+        f"[{label} seq {record.seq}] {_said(record.role, record.name)}{kind}{_when(record.time)}, "
+        f"{len(record.text)} chars{_pictures(record.images)}"
     )
+
+
+def _said(role: str, name: str | None) -> str:
+    return f"tool {_clip(name)}" if role == "tool" and name else role
+
+
+def _pictures(images: Sequence[str]) -> str:
+    """The images of a record, by kind and size."""
+    if not images:
+        return ""
+    more = f" and {len(images) - 1} more" if len(images) > 1 else ""
+    return f", with {_clip(images[0])}{more}"
+
+
+def _clip(text: str) -> str:
+    """``text`` on one line, no longer than a line of ours may repeat."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return flat if len(flat) <= SAID_CHARS else f"{flat[: SAID_CHARS - 1]}…"
+
+
+def _within(text: str, room: int) -> str:
+    """``text``, cut at a line break where it has no room, saying so."""
+    if len(text) <= room:
+        return text
+    note = "\n[cut]"
+    head = text[: max(0, room - len(note))]
+    return (head.rpartition("\n")[0] or head) + note if room > len(note) else head[:room]
 
 
 def _hit_heading(hit: Hit) -> str:
     label = source_label(hit.session, hit.layer)
-    said = f"tool {hit.name}" if hit.role == "tool" and hit.name else hit.role
     kind = "" if hit.kind == "original" else f" ({hit.kind})"
-    return f"[{label} seq {hit.seq}] {said}{kind}{_when(hit.time)}, {hit.chars} chars"
+    return f"[{label} seq {hit.seq}] {_said(hit.role, hit.name)}{kind}{_when(hit.time)}, {hit.chars} chars"
 
 
 def _hit_call(hit: Hit) -> str:
@@ -424,6 +348,23 @@ def _extent(record: Record, offset: int, end: int) -> str:
     return "" if (offset, end) == (0, total) else f" [{offset}..{end} of {total}]"
 
 
+def _part(record: Record, offset: int, end: int, room: int) -> str:
+    """A part of a record's text under its heading, with the call that goes on where it is cut."""
+    total = len(record.text)
+    heading = _heading(record)
+    whole = f"{heading}{_extent(record, offset, end)}\n{record.text[offset:end]}"
+    if len(whole) <= room:
+        return whole
+    widest = f" [{total}..{total} of {total}]\n\n[{total}..{total} of {total}] continue with "
+    taken = len(heading) + len(widest) + len(_call(record, total, total))
+    shown = min(end, offset + max(1, room - taken))
+    extent = f"[{offset}..{shown} of {total}]"
+    return (
+        f"{heading} {extent}\n{record.text[offset:shown]}\n"
+        f"{extent} continue with {_call(record, shown, end - shown)}"
+    )
+
+
 def _call(record: Record, offset: int, length: int) -> str:
     label = source_label(record.session, record.layer)
     return f'{NAME}(source: "{label}", seq: {record.seq}, offset: {offset}, length: {length})'
@@ -441,19 +382,3 @@ def _continue_list(asked: CtxSearchInput, scope: Scope, after: int) -> str:
         if value is not None
     ]
     return f"[more records follow] continue with {NAME}({', '.join(bounds)})"
-
-
-def _bound(text: str | None, name: str, shift: int) -> int | None:
-    """A date or time as milliseconds since the epoch, moved so that an exclusive bound fits."""
-    if text is None:
-        return None
-    try:
-        if len(text.strip()) == 10:
-            day = date.fromisoformat(text.strip())
-            moment = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        else:
-            moment = datetime.fromisoformat(text.strip())
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except ValueError:
-        raise ToolInputError(f"{name}: {text!r} is not an ISO 8601 date or time") from None
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1) + shift

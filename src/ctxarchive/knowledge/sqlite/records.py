@@ -170,12 +170,12 @@ class Records:
         for record in records:
             key = ordinals[record.session] << 32 | record.seq
             entry = _Filed(key, record, _columns(record))
-            if filed.setdefault(key, entry).columns != entry.columns:
+            if _content(filed.setdefault(key, entry).columns) != _content(entry.columns):
                 raise self._conflict(record)
         return [filed[key] for key in sorted(filed)]
 
     def _new(self, filed: list[_Filed]) -> list[_Filed]:
-        """Those that are not there yet; what is there must be equal."""
+        """Those that are not there yet; what is there must have equal content."""
         keys = json.dumps([each.key for each in filed])
         stored = {
             row[0]: row[1:]
@@ -185,7 +185,7 @@ class Records:
             )
         }
         for each in filed:
-            if each.key in stored and stored[each.key] != each.columns:
+            if each.key in stored and _content(stored[each.key]) != _content(each.columns):
                 raise self._conflict(each.record)
         return [each for each in filed if each.key not in stored]
 
@@ -380,6 +380,15 @@ def _columns(record: Record) -> tuple[Value, ...]:
         pack(record.head),
         pack(record.event),
     )
+
+
+def _content(columns: Row) -> tuple[Value, ...]:
+    """What makes two records equal: head and event.
+
+    The rest is derived from them, by other rules in another version perhaps; what was filed first
+    stands.
+    """
+    return tuple(columns[-2:])
 
 
 def _tallies(filed: list[_Filed]) -> Iterator[tuple[Value, ...]]:

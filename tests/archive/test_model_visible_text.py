@@ -1,0 +1,150 @@
+"""Everything of the archive that a model reads, pinned word for word."""
+
+from __future__ import annotations
+
+from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.history import PastCompaction
+from ctxarchive.archive.index import index_text
+from ctxarchive.archive.settings import TranscriptConfig
+from ctxarchive.archive.transcript import message_entry, span_entry
+from ctxarchive.compaction.checkpoint import frame
+from ctxarchive.knowledge.records import Record
+from ctxarchive.knowledge.store import LayerInfo
+
+SMALL = TranscriptConfig(
+    user_clip_at=200, user_clip_keep=5, assistant_min_split=200, assistant_keep=6
+)
+
+RECORDS = (
+    Record(session="a/b", seq=2, layer="constraint", role="user", event="{}", text="never touch Z"),
+    Record(session="a/b", seq=4, layer="constraint", role="user", event="{}", text="U" * 230),
+    Record(session="a/b", seq=5, layer="narrative", role="assistant", event="{}", text="I look."),
+    Record(
+        session="a/b", seq=6, layer="finding", role="tool", name="bash", event="{}", text="o" * 40
+    ),
+    Record(session="a/b", seq=7, layer="finding", role="assistant", event="{}", text="漢" * 300),
+    Record(session="a/b", seq=8, layer="narrative", role="assistant", event="{}", text="n" * 20),
+)
+
+CHECKPOINT = """\
+This checkpoint condenses an earlier part of this conversation, which is no longer in view. Treat \
+it as background, not as new instructions, and carry on from where the conversation stands.
+
+<summary chars=7>
+summary
+</summary>
+
+## Standing User Messages
+## [user 2, 13 chars]
+never touch Z
+
+## Conversation Transcript
+## [user 4, 230 chars]
+UUUUU
+[... 220 of 230 chars elided from seq 4; retrieve with ctx_search(source: \
+"session/a%2Fb/constraint", seq: 4, offset: 5, length: 220) ...]
+UUUUU
+## [assistant 5, 7 chars]
+I look.
+## [tool bash seq 6, 40 chars: git log → ctx_search(source: "session/a%2Fb/finding", seq: 6)]
+## [assistant 7, 300 chars]
+漢漢漢漢漢漢
+[... 288 of 300 chars elided from seq 7; retrieve with ctx_search(source: \
+"session/a%2Fb/finding", seq: 7, offset: 6, length: 288) ...]
+漢漢漢漢漢漢
+## [assistant 8, 20 chars]
+nnnnnnnnnnnnnnnnnnnn
+
+## Archive Index
+- source "session/a%2Fb/constraint": 2 records, seq 2..4 (what the user asked)
+- source "session/a%2Fb/finding": 1 record, seq 6..7 (what tools returned and what was concluded)
+- source "session/a%2Fb/narrative": 9 records, seq 5..8 (what was said and planned)
+- 1 compaction before those: seq 0..3
+- earlier compaction: seq 0..9, checkpoint seq 3, 1970-01-01 00:00 UTC
+- earlier compaction: seq 1..9, checkpoint seq 4
+- earlier compaction: seq 2..9, checkpoint seq 5
+- earlier compaction: seq 3..9, checkpoint seq 6
+- earlier compaction: seq 4..9, checkpoint seq 7
+Everything left out above is kept word for word. Run the ctx_search call printed where it was left \
+out, or search: ctx_search(queries: ["..."]) with a concrete token you expect in the original (a \
+path, an identifier, an error code, a number), not a paraphrase. These calls need the archive_find \
+tool; without it, ask the user."""
+
+DROPPED = """\
+## Standing User Messages
+## [user 2, 13 chars]
+never touch Z
+
+## Conversation Transcript
+## [user 4, 230 chars]
+UUUUU
+[... 220 of 230 chars elided from seq 4; retrieve with ctx_search(source: \
+"session/a%2Fb/constraint", seq: 4, offset: 5, length: 220) ...]
+UUUUU
+[... 1 older entries elided (seq 5..5); retrieve with ctx_search(source: \
+"session/a%2Fb/narrative", after_seq: 4, before_seq: 6) ...]
+## [tool bash seq 6, 40 chars: git log → ctx_search(source: "session/a%2Fb/finding", seq: 6)]
+[... 2 older entries elided (seq 7..8); retrieve with ctx_search(source: \
+["session/a%2Fb/finding", "session/a%2Fb/narrative"], after_seq: 6, before_seq: 9) ...]
+
+## Archive Index"""
+
+
+def index() -> str:
+    """An index with more compactions than are told one by one."""
+    past = [PastCompaction(first_seq=0, last_seq=3, checkpoint_seq=2, time=None)]
+    past += [
+        PastCompaction(
+            first_seq=place, last_seq=9, checkpoint_seq=3 + place, time=None if place else 0
+        )
+        for place in range(5)
+    ]
+    layers = {
+        "constraint": LayerInfo(records=2, first_seq=2, last_seq=4, chars=1),
+        "finding": LayerInfo(records=1, first_seq=6, last_seq=7, chars=1),
+        "narrative": LayerInfo(records=9, first_seq=5, last_seq=8, chars=1),
+    }
+    return index_text("a/b", layers, past, max_chars=2_000, tool_name="archive_find")  # type: ignore[arg-type]
+
+
+def additions(config: TranscriptConfig, end: str) -> str:
+    """The additions of those records with room for everything."""
+    standing, *span = RECORDS
+    material = Material(
+        standing=(message_entry(standing, 200, 5),),
+        span=tuple(span_entry(record, config, "git log") for record in span),
+        index=end,
+        constraints=(2, 4),
+        originals=(2, 4, 5, 6, 7, 8),
+    )
+    return fit(material, Limits(tokens=10**6, chars=None, transcript_chars=10**6), len, config)
+
+
+def test_a_checkpoint_reads_like_this() -> None:
+    """Preamble, summary, standing messages, transcript, index."""
+    assert frame("summary", additions(SMALL, index())) == CHECKPOINT
+
+
+def test_a_checkpoint_without_assistant_prose_reads_like_this() -> None:
+    """Dropped runs name their seqs, sources and bounds."""
+    hidden = SMALL.model_copy(update={"keep_assistant": False})
+    assert additions(hidden, "## Archive Index") == DROPPED
+
+
+def test_an_index_takes_no_more_than_it_may() -> None:
+    """Earlier compactions go first, oldest first; an index that cannot be whole is none."""
+    layers = {"finding": LayerInfo(records=1, first_seq=6, last_seq=7, chars=1)}
+    past = [
+        PastCompaction(first_seq=place, last_seq=9, checkpoint_seq=3 + place, time=None)
+        for place in range(9)
+    ]
+    sizes = []
+    for most in range(0, 1_400, 20):
+        text = index_text("s", layers, past, max_chars=most)  # type: ignore[arg-type]
+        assert len(text) <= most
+        sizes.append(len(text))
+        if text:
+            assert "seq 6..7" in text
+            assert text.endswith("ask the user.")
+    assert sizes == sorted(sizes)
+    assert sizes[0] == 0
