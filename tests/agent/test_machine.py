@@ -42,7 +42,7 @@ class Watching(ScriptedModel):
 
     def __init__(self, session: Session, engine: BasicCompactionEngine) -> None:
         self.queue: list[Step] = []
-        super().__init__(iter(self._pull, None))  # type: ignore[arg-type]
+        super().__init__(iter(self._pull, None))
         self.faults: list[str] = []
         self.summaries: list[Step] = []
         self._session = session
@@ -90,7 +90,7 @@ class Deny(AgentHooks):
 
 def output(arguments: Mapping[str, Any]) -> str:
     """A tool that prints so much."""
-    return "output line\n" * arguments["lines"]
+    return "output line\n" * int(arguments["lines"])
 
 
 def broken(_: Mapping[str, Any]) -> str:

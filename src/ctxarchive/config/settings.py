@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import tomllib
 from difflib import get_close_matches
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.compaction.policy import CompactionPolicy
+from ctxarchive.compaction.pruner import PruneSettings
 from ctxarchive.errors import ConfigError
+
+BACKENDS = "ctxarchive.backends"
+"""The entry point group in which packages register backends."""
+
+
+def backend_names() -> list[str]:
+    """The names of backends that can be mounted, sorted."""
+    return sorted({"archive", "basic", *(entry.name for entry in entry_points(group=BACKENDS))})
 
 
 class Settings(BaseModel):
@@ -19,14 +29,26 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    backend: Literal["archive", "basic"] = "archive"
-    """Whether what disappears is kept and pointed to, or only summarized."""
+    backend: str = "archive"
+    """`archive`: what disappears is kept and pointed to; `basic`: it is only summarized; or any name registered as a `ctxarchive.backends` entry point."""
     estimator: Literal["tiktoken", "characters"] = "tiktoken"
     """How tokens are counted."""
+    archive: Path | None = None
+    """The archive's file, for a host that mounts it; commands take theirs from `--archive`."""
     compaction: CompactionPolicy = CompactionPolicy()
     """When to compact and how far."""
     transcript: TranscriptConfig = TranscriptConfig()
     """How much a checkpoint shows."""
+    prune: PruneSettings | None = None
+    """How oversized tool results are shortened before anything is summarized; not at all where left out."""
+
+    @field_validator("backend")
+    @classmethod
+    def _registered(cls, name: str) -> str:
+        if name not in backend_names():
+            *names, last = (repr(known) for known in backend_names())
+            raise ValueError(f"{name!r} is not registered: use {', '.join(names)} or {last}")
+        return name
 
 
 def load_settings(path: Path | None = None) -> Settings:
@@ -61,12 +83,22 @@ def parse_settings(values: dict[str, Any], *, where: str) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            reason = f"unknown key; {_known_beside(first['loc'])}"
-        raise ConfigError(f"{where}: {key}: {reason}" if key else f"{where}: {reason}") from None
+        raise ConfigError(describe(error, where=where)) from None
+
+
+def describe(error: ValidationError, *, where: str) -> str:
+    """The first thing that is wrong with some values, in one line.
+
+    Args:
+        error: what is wrong.
+        where: the place of the values.
+    """
+    first = error.errors(include_url=False, include_input=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        reason = f"unknown key; {_known_beside(first['loc'])}"
+    return f"{where}: {key}: {reason}" if key else f"{where}: {reason}"
 
 
 def _known_beside(place: tuple[int | str, ...]) -> str:
@@ -75,6 +107,8 @@ def _known_beside(place: tuple[int | str, ...]) -> str:
     for part in place[:-1]:
         if isinstance(part, str):
             section = section.model_fields[part].annotation
+            if type(None) in get_args(section):
+                (section, *_) = get_args(section)
         else:
             (section, *_) = get_args(section)
     near = get_close_matches(str(place[-1]), section.model_fields, 1)

@@ -62,7 +62,11 @@ class ReplaySettings:
             "at": self.at,
             "summarizer": self.summarizer,
             "window": window,
-            "settings": self.settings.model_dump(mode="json"),
+            # Where the archive lies changes no session; what is left out changes no old id.
+            "settings": self.settings.model_dump(
+                mode="json",
+                exclude={"archive"} if self.settings.prune else {"archive", "prune"},
+            ),
         }
         return hashlib.blake2b(dump_json(values).encode(), digest_size=4).hexdigest()
 
