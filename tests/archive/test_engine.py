@@ -21,7 +21,7 @@ from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
 from ctxarchive.knowledge.records import Layer, Record, SourceRef
 from ctxarchive.knowledge.sqlite.store import SqliteKnowledgeBase
-from ctxarchive.knowledge.store import LayerInfo, PutResult, Scope
+from ctxarchive.knowledge.store import PutResult, Scope
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.metering.tokenizers import CharacterEstimator
 from ctxarchive.session.events import ArchiveFailed, ArchiveFiled, Event
@@ -402,11 +402,11 @@ def test_other_content_under_the_session_s_keys_leaves_the_plain_summary(
 def test_a_failure_while_building_leaves_the_plain_summary(path: Path, host: Host) -> None:
     """The span is filed all the same."""
 
-    class NoLayers(SqliteKnowledgeBase):
-        def layers(self, session: str) -> Mapping[Layer, LayerInfo]:
+    class NoSeqs(SqliteKnowledgeBase):
+        def archived(self, session: str) -> Mapping[int, Layer]:
             raise OSError(f"the disk under {session} is gone")
 
-    with NoLayers.open(path, render=render) as base:
+    with NoSeqs.open(path, render=render) as base:
         text = anyio.run(host.compact, make_engine(base))
         expect_plain(host, text, "build", "the disk under s is gone")
         assert len(records(base)) == 4
