@@ -19,8 +19,8 @@ from pydantic import BaseModel
 
 from ctxarchive import errors
 from ctxarchive.archive import format as spelling
-from ctxarchive.archive.index import HOW_TO_ASK, MEANING
-from ctxarchive.archive.settings import TranscriptConfig
+from ctxarchive.archive.index import ANCHORS_TITLE, HOW_TO_ASK, MEANING, short_index
+from ctxarchive.archive.settings import AnchorWeights, TranscriptConfig
 from ctxarchive.cli.app import COMMANDS, app
 from ctxarchive.compaction.checkpoint import PREAMBLE
 from ctxarchive.compaction.extractive import SECTIONS
@@ -115,6 +115,7 @@ def spelt(value: Any) -> str:
         ("## `[compaction]`", CompactionPolicy),
         ("## `[[compaction.model_policies]]`", PolicyOverride),
         ("## `[transcript]`", TranscriptConfig),
+        ("## `[transcript.anchor_weights]`", AnchorWeights),
     ],
 )
 def test_every_setting_is_documented_with_its_default(heading: str, model: type[BaseModel]) -> None:
@@ -147,6 +148,8 @@ def model_visible() -> dict[str, str]:
         "messages notice": spelling.run_notice(asked, 9, 3, 40, what="user messages"),
         "tool line": spelling.tool_line("bash", 448, 29_808, "git log --oneline -20", whole),
         "how to ask": HOW_TO_ASK.format(tool="ctx_search"),
+        "short index": short_index("job-42"),
+        "anchors title": ANCHORS_TITLE,
         "tool description": DESCRIPTION,
         "tool schema": json.dumps(tool.definition["input_schema"], indent=2),
         "summary instruction": INSTRUCTION,

@@ -13,15 +13,15 @@ from typing import Any, Literal, TypeVar
 import anyio
 import pytest
 
-from ctxarchive.archive.engine import ArchiveCompactionEngine
+from ctxarchive.archive.engine import ArchiveCompactionEngine, records_through
 from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.engine import Routing, StageReport
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
-from ctxarchive.knowledge.records import Layer, Record, SourceRef
+from ctxarchive.knowledge.records import Record, SourceRef
 from ctxarchive.knowledge.sqlite.store import SqliteKnowledgeBase
-from ctxarchive.knowledge.store import LayerInfo, PutResult, Scope
+from ctxarchive.knowledge.store import PutResult, Scope
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.metering.tokenizers import CharacterEstimator
 from ctxarchive.session.events import ArchiveFailed, ArchiveFiled, Event
@@ -402,14 +402,16 @@ def test_other_content_under_the_session_s_keys_leaves_the_plain_summary(
 def test_a_failure_while_building_leaves_the_plain_summary(path: Path, host: Host) -> None:
     """The span is filed all the same."""
 
-    class NoLayers(SqliteKnowledgeBase):
-        def layers(self, session: str) -> Mapping[Layer, LayerInfo]:
-            raise OSError(f"the disk under {session} is gone")
+    class NoReading(SqliteKnowledgeBase):
+        def get(self, session: str, seq: int) -> Record | None:
+            raise OSError(f"the disk under {session} is gone at {seq}")
 
-    with NoLayers.open(path, render=render) as base:
+    with NoReading.open(path, render=render) as base:
+        # Filed before, so that the engine asks the archive for what the span holds.
+        base.put(records_through(host.session, range(len(host.session))))
         text = anyio.run(host.compact, make_engine(base))
         expect_plain(host, text, "build", "the disk under s is gone")
-        assert len(records(base)) == 4
+        assert len(records(base)) == 5
 
 
 def test_an_index_that_fails_behind_the_commit_costs_nothing_but_speed(

@@ -1,0 +1,174 @@
+"""Anchors: which tokens are found, how they are ranked, and what of them is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxarchive.archive.anchor_ranking import (
+    Moment,
+    Use,
+    grouped,
+    ranked,
+    score,
+    select,
+    tally,
+)
+from ctxarchive.archive.anchors import READ_AT_MOST, excerpt, kind_of, parts, tokens
+from ctxarchive.archive.settings import AnchorWeights
+from ctxarchive.session.log import Session
+
+WEIGHTS = AnchorWeights()
+MOMENT = Moment(first_seq=0, last_seq=100, earlier=())
+
+
+@pytest.mark.parametrize(
+    ("text", "token", "kind"),
+    [
+        ("open src/retry/policy.py.", "src/retry/policy.py", "paths"),
+        ("see policy.Backoff, then", "policy.Backoff", "names"),
+        ("call getUserById()", "getUserById", "names"),
+        ("class RetryBudget:", "RetryBudget", "names"),
+        ("max_attempts=3", "max_attempts", "names"),
+        ("raise ConnectionResetError(104)", "ConnectionResetError", "names"),
+        ("commit 72a7142b6550", "72a7142b6550", "hashes"),
+        ("port 18473 is", "18473", "values"),
+        ("version 2.14.0 of", "2.14.0", "values"),
+        ("run with --no-retry now", "--no-retry", "values"),
+        ("(https://example.org/a?b=c#d)", "https://example.org/a?b=c#d", "urls"),
+    ],
+)
+def test_each_kind_of_token_is_found_whole(text: str, token: str, kind: str) -> None:
+    """As it is printed, without the punctuation around it."""
+    assert token in set(tokens(text))
+    assert kind_of(token) == kind
+
+
+def test_ordinary_words_are_no_anchors() -> None:
+    """They are in every text, and find nothing in particular."""
+    assert list(tokens("Now let me look at the first test and fix what is wrong, 42 times.")) == []
+
+
+@given(st.text())
+def test_any_text_is_read_and_each_token_stands_in_it(text: str) -> None:
+    """The token as printed is the query that finds it."""
+    for token in tokens(text):
+        assert token in text
+        assert not re.search(r"\s", token)
+        assert token in parts(token)
+
+
+def test_a_path_shows_its_suffixes_and_a_dotted_name_its_names() -> None:
+    """What stands inside a longer token is in view with it, and not printed twice."""
+    assert {"src/a/b.py", "a/b.py", "b.py", "src/a"} <= parts("src/a/b.py")
+    chosen = select(["b.py", "src/a/b.py", "a/b.py"], set(), lambda _: True)
+    assert chosen == ["src/a/b.py"]
+    assert select(["src/a/b.py"], {"src/a/b.py"}, lambda _: True) == []
+
+
+def test_a_call_outranks_a_mention_and_late_outranks_early() -> None:
+    """What the agent used in a call, and used last, it needs again."""
+    said = Use(mentions=9, last_seq=100)
+    early = Use(mentions=1, calls=1, last_seq=5, last_call_seq=5)
+    late = Use(mentions=1, calls=1, last_seq=95, last_call_seq=95)
+    uses = {"aaa_said": said, "bbb_earl": early, "ccc_late": late}
+    assert ranked(uses, WEIGHTS, MOMENT) == ["ccc_late", "bbb_earl", "aaa_said"]
+
+
+def test_what_was_not_used_since_earlier_compactions_fades() -> None:
+    """Half for each, by default."""
+    use = Use(mentions=1, calls=1, last_seq=5, last_call_seq=5)
+    now = Moment(first_seq=200, last_seq=300, earlier=())
+    later = Moment(first_seq=200, last_seq=300, earlier=(50, 150))
+    assert score("a_token", use, WEIGHTS, later) == score("a_token", use, WEIGHTS, now) / 4
+
+
+@given(st.dictionaries(st.text(min_size=5, max_size=20), st.integers(0, 50), max_size=30))
+def test_the_ranking_is_the_same_every_time(counts: dict[str, int]) -> None:
+    """Whatever order the uses were met in."""
+    uses = {token: Use(mentions=count, calls=count, last_seq=3) for token, count in counts.items()}
+    backwards = dict(reversed(uses.items()))
+    assert ranked(uses, WEIGHTS, MOMENT) == ranked(backwards, WEIGHTS, MOMENT)
+
+
+@given(st.lists(st.from_regex(r"[a-z]{3}_[a-z]{1,30}", fullmatch=True)), st.integers(0, 300))
+def test_selection_keeps_to_its_room(candidates: list[str], room: int) -> None:
+    """And takes the best first."""
+    left = room
+
+    def fits(token: str) -> bool:
+        nonlocal left
+        if len(token) > left:
+            return False
+        left -= len(token)
+        return True
+
+    chosen = select(candidates, set(), fits)
+    assert sum(map(len, chosen)) <= room
+    assert len(set(chosen)) == len(chosen)
+    if candidates and len(candidates[0]) <= room:
+        assert candidates[0] in parts(" ".join(chosen)) or candidates[0] in chosen
+
+
+def test_a_long_output_is_read_at_its_ends() -> None:
+    """So that one huge result costs no more than a large one."""
+    text = "first_token " + "x " * READ_AT_MOST + " last_token"
+    read = set(tokens(excerpt(text)))
+    assert {"first_token", "last_token"} <= read
+    assert len(excerpt(text)) == READ_AT_MOST + 1
+
+
+def message(role: str, *blocks: dict[str, Any], **source: str) -> dict[str, Any]:
+    return {"role": role, "content": list(blocks), **({"source": source} if source else {})}
+
+
+def test_an_event_is_counted_by_how_it_uses_a_token() -> None:
+    """Calls, edits, the user's words, failures; a checkpoint's text counts for nothing."""
+    session = Session.create("s")
+    session.append(
+        "user/message",
+        message("user", {"type": "text", "text": "fix some_name"}, kind="user"),
+        surface_op="append",
+    )
+    arguments = json.dumps({"path": "a/some_file.py", "old_string": "some_name", "new_string": "x"})
+    call = {"type": "tool-call", "id": "c", "name": "edit", "arguments": arguments}
+    session.append(
+        "assistant/message", {"message": message("assistant", call)}, surface_op="append"
+    )
+    result = {
+        "type": "tool-result",
+        "toolCallId": "c",
+        "content": [{"type": "text", "text": "no some_name in a/some_file.py"}],
+        "isError": True,
+    }
+    session.append("tool/result", {"message": message("user", result)}, surface_op="append")
+    session.append(
+        "user/message",
+        message(
+            "user",
+            {"type": "text", "text": "only_in_checkpoint"},
+            kind="compact-checkpoint",
+            compactionId="x",
+        ),
+        surface_op="append",
+    )
+    uses: dict[str, Use] = {}
+    for event in session.events:
+        tally(event, uses)
+    assert uses["some_name"] == Use(
+        mentions=3, calls=1, edits=1, asked=1, failures=1, last_seq=2, last_call_seq=1
+    )
+    assert uses["a/some_file.py"].calls == 1
+    assert "only_in_checkpoint" not in uses
+
+
+def test_anchors_are_grouped_bare_and_whole() -> None:
+    """One line a kind, in a fixed order, nothing abbreviated."""
+    text = grouped(["a_name", "src/x.py", "12345", "src/y.py"])
+    assert text == "paths: src/x.py src/y.py\nnames: a_name\nvalues: 12345"
+    assert grouped([]) == ""
