@@ -315,3 +315,28 @@ def test_what_is_printed_is_json_in_utf8_whatever_the_log_says(
     ran = cli("compact", write_log(made), "--archive", tmp_path / "a.db", "--at", "end", "--json")
     assert ran.out.decode("utf-8").count("\n") == 1
     assert odd in ran.json["compactions"][0]["checkpoint"]
+
+
+def test_any_setting_can_be_given_on_the_command_line(
+    inside: Callable[..., Any], write_log: Callable[..., Path], tmp_path: Path
+) -> None:
+    """--set goes over the file's value, in the file's own names; what is wrong is named."""
+    config = tmp_path / "c.toml"
+    config.write_text("[transcript]\ntool_essence = 5\n", "utf-8")
+    arguments = ("compact", write_log(), "--archive", tmp_path / "a.db", *WINDOW, "--json")
+    arguments = (*arguments, "--config", config)
+    plain, same = inside(*arguments).json, inside(*arguments, "--set", "transcript.tool_essence=5")
+    assert same.json["session"] == plain["session"], "the same settings, by whichever way"
+    wider = inside(*arguments, "--set", "transcript.tool_essence=50").json
+    assert wider["session"] != plain["session"]
+    bare = inside(*arguments, "--set", "backend=basic").json
+    assert bare["archive"] is None
+    for wrong, said in (
+        ("transcript.nothing=1", "transcript.nothing: unknown key"),
+        ("transcript.user_clip_at=none", "transcript.user_clip_at"),
+        ("backend.x=1", "backend is no section"),
+        ("nonsense", "write it as KEY=VALUE"),
+    ):
+        ran = inside(*arguments, "--set", wrong)
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert said in ran.err

@@ -10,10 +10,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from ctxarchive.archive.engine import records_through
+from ctxarchive.archive.engine import ArchiveCompactionEngine
 from ctxarchive.archive.opening import open_archive
+from ctxarchive.compaction.engine import Routing
 from ctxarchive.session.jsonl import write_session
 from ctxarchive.session.log import Session
 
@@ -198,8 +200,16 @@ def test_several_events_of_one_line_are_told_apart(
     assert inside("verify", archive, "--log", log).code == 0
 
 
+class Agent:
+    """The owner of a session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.options = Routing(context_window=100_000)
+
+
 def shortened_session() -> Session:
-    """A session whose tool result was shortened, and the user went on."""
+    """A session whose tool result was shortened."""
     session = Session.create("short")
     call = {"type": "tool-call", "id": "c", "name": "read", "arguments": "{}"}
 
@@ -232,7 +242,7 @@ def shortened_session() -> Session:
     )
     session.append(
         "tool/result",
-        result("a long text [...]"),
+        result("a long text " * 200 + "[...]"),
         surface_op={"op": "replace", "startSeq": seqs[0], "endSeq": seqs[0]},
         source_event_seqs=seqs,
     )
@@ -242,15 +252,19 @@ def shortened_session() -> Session:
 def test_a_shortened_result_counts_by_its_original(
     inside: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Filed under the original's seq it passes; without it, that seq is missing."""
-    session = shortened_session()
-    log = tmp_path / "short.jsonl"
-    write_session(log, session)
-    (original,) = records_through(session, [3])
-    for name, filed in (("with.db", [original]), ("without.db", [])):
-        with open_archive(tmp_path / name) as knowledge:
-            knowledge.register(session.id)
-            knowledge.put(filed)
-    assert inside("verify", tmp_path / "with.db", "--log", log).code == 0
-    ran = inside("verify", tmp_path / "without.db", "--log", log, "--json")
-    assert findings(ran) == {("missing", 3)}
+    """Nothing is owed while it is in view; once compacted, its original is, under its own seq."""
+    session, archive, log = shortened_session(), tmp_path / "a.db", tmp_path / "short.jsonl"
+    with open_archive(archive) as knowledge:
+        knowledge.register(session.id)
+        write_session(log, session)
+        ran = inside("verify", archive, "--log", log)
+        assert (ran.code, ran.out) == (0, b"0 records, 0 compared with the log: no findings\n")
+        agent = Agent(session)
+        engine = ArchiveCompactionEngine(knowledge)
+        made = anyio.run(engine.compact_region, session.surface[0], session.surface[-1], agent)
+        write_session(log, session)
+    assert 3 not in made.shadowed_seqs
+    assert inside("verify", archive, "--log", log).code == 0
+    with sqlite(archive) as database:
+        database.execute("DELETE FROM records WHERE key & 4294967295 = 3")
+    assert ("missing", 3) in findings(inside("verify", archive, "--log", log, "--json"))

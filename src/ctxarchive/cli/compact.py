@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -57,6 +57,14 @@ if TYPE_CHECKING:
 )
 @click.option("--config", type=click.Path(path_type=Path), help="A ctxarchive.toml.")
 @click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One setting, over the config's, e.g. transcript.user_clip_at=2000; may be given several "
+    "times.",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Write each checkpoint as Markdown and the compacted session as JSONL into this folder.",
@@ -71,6 +79,7 @@ def command(
     window: int | None,
     max_addition_chars: int | None,
     config: Path | None,
+    assignments: tuple[str, ...],
     out: Path | None,
     as_json: bool,
 ) -> int:
@@ -84,7 +93,12 @@ def command(
     from ctxarchive.config.settings import load_settings
     from ctxarchive.replay.run import ReplaySettings
 
-    settings = _override(load_settings(config), backend, max_addition_chars)
+    given = list(assignments)
+    if backend is not None:
+        given.append(f"backend={backend}")
+    if max_addition_chars is not None:
+        given.append(f"transcript.max_addition_chars={max_addition_chars}")
+    settings = _override(load_settings(config), given)
     job = Replaying(
         settings=ReplaySettings(at=at, summarizer=summarizer, window=window, settings=settings),
         archive=None if settings.backend == "basic" else archive or default_archive(),
@@ -95,11 +109,31 @@ def command(
     return job.run(logs)
 
 
-def _override(settings: Settings, backend: str | None, max_addition_chars: int | None) -> Settings:
+def _override(settings: Settings, assignments: list[str]) -> Settings:
     """The file's settings with what the command line says on top."""
+    from ctxarchive.config.settings import parse_settings
+
     values = settings.model_dump()
-    if backend is not None:
-        values["backend"] = backend
-    if max_addition_chars is not None:
-        values["transcript"]["max_addition_chars"] = max_addition_chars
-    return type(settings).model_validate(values)
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"--set {assignment!r}: write it as KEY=VALUE")
+        place = values
+        *sections, last = key.strip().split(".")
+        for section in sections:
+            inner = place.setdefault(section, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"--set {assignment!r}: {section} is no section")
+            place = inner
+        place[last] = _value(text.strip())
+    return parse_settings(values, where="command line")
+
+
+def _value(text: str) -> Any:
+    """A value as TOML spells it; what TOML does not know is text."""
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ctxarchive.archive.engine import records_through
-from ctxarchive.archive.recording import original_seq
+from ctxarchive.archive.history import history_of
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.importers.playback import import_session
 from ctxarchive.importers.read import read_log
 from ctxarchive.knowledge.records import Record, SourceRef
 from ctxarchive.knowledge.store import Finding, KnowledgeBase, Scope
-from ctxarchive.session.events import SURFACE_TYPES
+from ctxarchive.session.events import CompactionSummary
 from ctxarchive.session.jsonl import read_session
 from ctxarchive.session.log import Session
 
@@ -65,15 +65,19 @@ def check_log(knowledge: KnowledgeBase, path: Path) -> LogCheck:
 
 
 def check_session(knowledge: KnowledgeBase, session: Session) -> LogCheck:
-    """Whether every shadowed event of a session is archived under its seq, and equal.
+    """Whether every event that a compaction shadowed is archived under its seq, and equal.
 
-    A shortened tool result counts when the original that it stands for is archived. Equal is what
-    the store calls equal: the event's JSON and its head line.
+    A shortened tool result counts when the original that it stands for is archived; as long as it
+    stands on the surface itself, nothing has been compacted and nothing is owed. Equal is what the
+    store calls equal: the event's JSON and its head line.
     """
+    history = history_of(session)
     shadowed = [
-        original_seq(event)
+        history.original(seq)
         for event in session.events
-        if event.type in SURFACE_TYPES and event.seq not in session.surface
+        if isinstance(event, CompactionSummary)
+        for seq in event.data.shadowed_seqs
+        if seq not in session.surface
     ]
     findings: list[Finding] = []
     wanted = records_through(session, sorted(set(shadowed)))
