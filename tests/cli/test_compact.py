@@ -323,8 +323,8 @@ def test_any_setting_can_be_given_on_the_command_line(
     """--set goes over the file's value, in the file's own names; what is wrong is named."""
     config = tmp_path / "c.toml"
     config.write_text("[transcript]\ntool_essence = 5\n", "utf-8")
-    arguments = ("compact", write_log(), "--archive", tmp_path / "a.db", *WINDOW, "--json")
-    arguments = (*arguments, "--config", config)
+    log, archive = write_log(), tmp_path / "a.db"
+    arguments = ("compact", log, "--archive", archive, *WINDOW, "--json", "--config", config)
     plain, same = inside(*arguments).json, inside(*arguments, "--set", "transcript.tool_essence=5")
     assert same.json["session"] == plain["session"], "the same settings, by whichever way"
     wider = inside(*arguments, "--set", "transcript.tool_essence=50").json

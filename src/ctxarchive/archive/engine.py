@@ -9,21 +9,18 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
 
-from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.additions import AdditionsBuilder, Kept, held_with
 from ctxarchive.archive.history import History, history_of
-from ctxarchive.archive.index import DEFAULT_TOOL_NAME, Holding, index_text
+from ctxarchive.archive.index import DEFAULT_TOOL_NAME, Holding
 from ctxarchive.archive.recording import record
 from ctxarchive.archive.settings import TranscriptConfig
-from ctxarchive.archive.transcript import Entry, message_entry, span_entry
 from ctxarchive.compaction.basic import BasicCompactionEngine
-from ctxarchive.compaction.checkpoint import frame
 from ctxarchive.compaction.engine import Observer
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.pruner import ToolResultPruner
@@ -35,7 +32,6 @@ from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.session.events import ArchiveFailedData, ArchiveFiledData
 from ctxarchive.session.log import Session
-from ctxarchive.session.messages import Message, text_block
 
 
 class ArchiveCompactionEngine(BasicCompactionEngine):
@@ -82,10 +78,14 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         )
         self.knowledge = knowledge
         self.transcript = transcript or TranscriptConfig()
-        self._tool_name = tool_name
+        self._builder = AdditionsBuilder(
+            config=self.transcript, meter=self.meter, tool_name=tool_name
+        )
         self._index = index
         self._filed: WeakKeyDictionary[Session, int] = WeakKeyDictionary()
         """How many of a session's content seqs are known to be on disk."""
+        self._held: WeakKeyDictionary[Session, dict[Layer, Holding]] = WeakKeyDictionary()
+        """What each layer holds of a session, up to there."""
 
     async def summarize(self, input: SummaryInput) -> Summary:
         """File the span, summarize it, and append the additions.
@@ -154,6 +154,8 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         with anyio.CancelScope(shield=True):
             put = await anyio.to_thread.run_sync(self.knowledge.put, tuple(records.values()))
         self._filed[session] = end
+        # Counted here, not asked of the archive: it may hold later events of an earlier run.
+        self._held[session] = held_with(self._held.get(session, {}), list(records.values()))
         if put.already:
             # Filed by an earlier process, perhaps by other rules: the archive says where they are.
             records = {}
@@ -207,64 +209,13 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         span = [self._span_record(session, filed, seq) for seq in input.shadowed_seqs]
         covered = {item.seq for item in span if item is not None}
         older = _older_messages(session, history, covered, max(input.shadowed_seqs))
-        index = index_text(
-            session.id,
-            self._layers(session, history),
-            history.compactions,
-            max_chars=self.transcript.max_index_chars,
-            tool_name=self._tool_name,
-        )
-        material = Material(
-            standing=tuple(self._standing(item) for item in older),
-            span=tuple(self._entry(item, history) for item in span),
-            index=index,
-            constraints=history.constraints,
-            originals=history.originals,
-        )
-        limits = self._limits(input, summary)
-        return fit(material, limits, self.meter.text, self.transcript)
+        kept = Kept(span=span, older=older, layers=self._held[session])
+        return self._builder.build(input, summary, kept)
 
     def _span_record(self, session: Session, filed: dict[int, Record], seq: int) -> Record | None:
         """The record behind a surface entry: of a shortened tool result, the original's."""
         original = history_of(session).original(seq)
         return filed.get(original) or self.knowledge.get(session.id, original)
-
-    def _layers(self, session: Session, history: History) -> dict[Layer, Holding]:
-        """What each layer holds of the session so far.
-
-        The archive may hold more: a replay meets what an earlier run of it, or an interrupted one,
-        filed of the same session's later events. A checkpoint must not depend on that.
-        """
-        through = history.content[self._filed[session] - 1]
-        found: dict[Layer, Holding] = {}
-        for seq, layer in self.knowledge.archived(session.id).items():
-            if seq > through:
-                break
-            held = found.get(layer)
-            if held is None:
-                found[layer] = Holding(records=1, first_seq=seq, last_seq=seq)
-            else:
-                found[layer] = replace(held, records=held.records + 1, last_seq=seq)
-        return found
-
-    def _standing(self, item: Record) -> Entry:
-        return message_entry(item, self.transcript.user_clip_at, self.transcript.user_clip_keep)
-
-    def _entry(self, item: Record | None, history: History) -> Entry:
-        call = None if item is None else history.calls.get(item.seq)
-        return span_entry(item, self.transcript, "" if call is None else call.essence)
-
-    def _limits(self, input: SummaryInput, summary: Summary) -> Limits:
-        """What the additions may take, beside the framed summary."""
-        bare = self.meter.message(Message(role="user", content=(text_block(frame(summary.text)),)))
-        whole = int(input.shadowed_tokens * self.transcript.max_checkpoint_ratio)
-        if input.room_tokens is not None:
-            whole = min(whole, input.room_tokens)
-        return Limits(
-            tokens=max(0, whole - bare),
-            chars=self.transcript.max_addition_chars,
-            transcript_chars=self.transcript.max_transcript_chars,
-        )
 
     def _failed(
         self,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ctxarchive.archive.anchor_ranking import Use, tally
 from ctxarchive.archive.recording import call_line, original_seq
 from ctxarchive.session.events import (
     AssistantMessage,
@@ -58,6 +59,9 @@ class History:
         self.constraints: list[int] = []
         """Those of them that the user said."""
         self.compactions: list[PastCompaction] = []
+        self.uses: dict[str, Use] = {}
+        """How each token was used, up to where it was tallied last."""
+        self._tallied = 0
         self._stands_for: dict[int, int] = {}
         self._next = 0
         self._open: dict[str, Call] = {}
@@ -68,6 +72,12 @@ class History:
         for seq in range(self._next, len(session)):
             self._take(session.event_at(seq))
             self._next = seq + 1
+
+    def tally(self, session: Session, through: int) -> None:
+        """Count how tokens are used, up to and including the event at ``through``."""
+        for seq in range(self._tallied, through + 1):
+            tally(session.event_at(seq), self.uses)
+        self._tallied = max(self._tallied, through + 1)
 
     def original(self, seq: int) -> int:
         """The seq under which the content of ``seq`` is archived: its own, or its original's."""

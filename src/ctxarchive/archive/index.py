@@ -26,6 +26,15 @@ HOW_TO_ASK = (
 )
 """How a model is told to search; ``tool`` is the tool's exact name in this host."""
 
+SHORT_HOW = (
+    'Kept word for word: ctx_search(source: "{source}", seq: N), or ctx_search(queries: ["..."]) '
+    "with a token of it."
+)
+"""The same in short, where there is little room; ``source`` is the session's label."""
+
+ANCHORS_TITLE = "Tokens of what was left out; each is the query that finds it:"
+"""What the anchors stand under, between the labels and how to ask."""
+
 NEWEST_COMPACTIONS = 5
 """Earlier compactions listed one by one; older ones are merged into one line."""
 
@@ -71,6 +80,11 @@ def index_text(
     while told and len("\n".join([text, *told])) > max_chars:
         told = told[1:]
     return "\n".join([*lines[:-1], *told, lines[-1]])
+
+
+def short_index(session: str) -> str:
+    """The index in its short form, with its heading."""
+    return f"{INDEX_HEADING}\n{SHORT_HOW.format(source=source_label(session))}"
 
 
 def _past(compactions: Sequence[PastCompaction]) -> list[str]:

@@ -5,6 +5,31 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
+class AnchorWeights(BaseModel):
+    """How much each use of a token says about its being needed again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    called: float = 3.0
+    """That a tool call ever held it."""
+    calls: float = 1.0
+    """Times the logarithm of one more than the calls that held it."""
+    call_recency: float = 4.0
+    """Times where in the span a call held it last, 0 to 1."""
+    recency: float = 1.0
+    """Times where in the span anything held it last, 0 to 1."""
+    edits: float = 0.5
+    """Times the logarithm of one more than the calls that changed something with it."""
+    asked: float = 0.5
+    """Times the logarithm of one more than the user's messages that held it."""
+    failures: float = 0.5
+    """Times the logarithm of one more than the failed results that held it."""
+    fade: float = Field(default=0.5, ge=0, le=1)
+    """Factor for each compaction since it was used last."""
+    length_offset: float = Field(default=25.0, gt=0)
+    """Code points added to a token's length before its worth is divided by it."""
+
+
 class TranscriptConfig(BaseModel):
     """How much of each message a checkpoint shows. Lengths are in Unicode code points."""
 
@@ -25,7 +50,11 @@ class TranscriptConfig(BaseModel):
     max_transcript_chars: int = Field(default=400_000, ge=0)
     """Bound of the transcript."""
     max_index_chars: int = Field(default=1_200, ge=0)
-    """Bound of the archive index."""
+    """Bound of the archive index without its anchors."""
+    anchor_tokens: int = Field(default=2_000, ge=0)
+    """Most tokens of the anchors; 0 for none."""
+    anchor_weights: AnchorWeights = AnchorWeights()
+    """How anchors are ranked."""
     max_addition_chars: int | None = Field(default=None, ge=0)
     """Bound of all that is added to the summary; ``None`` for none beyond the others."""
     max_checkpoint_ratio: float = Field(default=0.5, gt=0, lt=1)
