@@ -175,6 +175,7 @@ class BasicCompactionEngine(CompactionEngine):
         *,
         numbers: Mapping[str, int] | None = None,
         error: BaseException | None = None,
+        final: bool = False,
     ) -> None:
         """Tell the observer of a stage that began at ``started`` (``time.perf_counter``)."""
         if self._observer is not None:
@@ -185,6 +186,7 @@ class BasicCompactionEngine(CompactionEngine):
                     seconds=time.perf_counter() - started,
                     numbers=numbers or {},
                     error=None if error is None else error_text(error),
+                    final=final,
                 )
             )
 
@@ -302,18 +304,22 @@ class BasicCompactionEngine(CompactionEngine):
             try:
                 transaction.close(error)
             finally:
-                self.report(name, "failed", started, error=error)
+                self.report(name, "failed", started, error=error, final=True)
             raise
         finally:
             del self._runs[name]
-        end = transaction.close()
+        try:
+            end = transaction.close()
+        except CompactionError as error:
+            self.report(name, "failed", started, error=error, final=True)
+            raise
         result = run.transaction.result(committed, end)
         numbers = {
             "shadowed_tokens": result.shadowed_token_count,
             "checkpoint_tokens": result.checkpoint_token_count,
             "total_tokens": self.meter.measure(session).total,
         }
-        self.report(name, "committed", started, numbers=numbers)
+        self.report(name, "committed", started, numbers=numbers, final=True)
         return result
 
     async def _summary_for(self, run: _Run, budget: Budget | None) -> Summary:

@@ -87,6 +87,8 @@ class StageReport:
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Counts, e.g. records filed by layer, or tokens shadowed."""
     error: str | None = None
+    final: bool = False
+    """Whether the compaction is over with this stage; a filing that failed ends none."""
 
 
 Observer = Callable[[StageReport], None]
