@@ -5,7 +5,7 @@ Built by code from archived records, never by a model. Changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ctxarchive.archive.anchor_ranking import Moment, grouped, ranked, select
@@ -64,13 +64,13 @@ class AdditionsBuilder:
         )
         index = self._index(input, history, kept, rest)
         material = Material(
-            standing=tuple(self._standing(item) for item in kept.older),
+            standing=tuple(self._standing(item, history) for item in kept.older),
             span=tuple(self._entry(item, history) for item in kept.span),
             index=index,
             constraints=history.constraints,
             originals=history.originals,
         )
-        text = fit(material, rest, self.meter.text, self.config)
+        text = fit(material, rest, self._priced(history), self.config)
         if not (room.tokens and index and text.endswith(index)):
             return text
         # What the other parts left over is the anchors' too, up to their own bound.
@@ -85,6 +85,15 @@ class AdditionsBuilder:
         *lines, how = index.split("\n")
         with_anchors = "\n".join([*lines, ANCHORS_TITLE, anchors, how])
         return text.removesuffix(index) + with_anchors
+
+    def _priced(self, history: History) -> Callable[[str], int]:
+        """The meter, with the prices of standing messages at hand."""
+
+        def price(text: str) -> int:
+            known = history.prices.get(text)
+            return self.meter.text(text) if known is None else known
+
+        return price
 
     def _limits(self, input: SummaryInput, summary: Summary) -> Limits:
         """What the additions may take, beside the framed summary."""
@@ -139,8 +148,13 @@ class AdditionsBuilder:
         candidates = ranked(history.uses, self.config.anchor_weights, moment)
         return grouped(select(candidates, in_view, fits))
 
-    def _standing(self, item: Record) -> Entry:
-        return message_entry(item, self.config.user_clip_at, self.config.user_clip_keep)
+    def _standing(self, item: Record, history: History) -> Entry:
+        entry = history.standing.get(item.seq)
+        if entry is None:
+            entry = message_entry(item, self.config.user_clip_at, self.config.user_clip_keep)
+            history.standing[item.seq] = entry
+            history.prices[entry.shown] = self.meter.text(entry.shown)
+        return entry
 
     def _entry(self, item: Record | None, history: History) -> Entry:
         call = None if item is None else history.calls.get(item.seq)

@@ -248,12 +248,17 @@ def _older_messages(
     session: Session, history: History, span: set[int], through: int
 ) -> list[Record]:
     """What the user said that neither stands in view nor in the span; all of it is filed."""
-    made = (
-        _record(session, history, seq)
-        for seq in history.constraints[: bisect_right(history.constraints, through)]
-        if seq not in span and seq not in session.surface
-    )
-    return [item for item in made if item is not None and (item.text or item.images)]
+    found: list[Record] = []
+    for seq in history.constraints[: bisect_right(history.constraints, through)]:
+        if seq in span or seq in session.surface:
+            continue
+        # Made once: the standing messages of a long session are the same every time.
+        if seq not in history.said:
+            history.said[seq] = _record(session, history, seq)
+        item = history.said[seq]
+        if item is not None and (item.text or item.images):
+            found.append(item)
+    return found
 
 
 def records_through(session: Session, seqs: Sequence[int]) -> list[Record]:

@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 
 from ctxarchive.archive.anchor_ranking import Use, tally
 from ctxarchive.archive.recording import call_line, original_seq
+from ctxarchive.archive.transcript import Entry
+from ctxarchive.knowledge.records import Record
 from ctxarchive.session.events import (
     AssistantMessage,
     CompactionSummary,
@@ -61,6 +63,12 @@ class History:
         self.compactions: list[PastCompaction] = []
         self.uses: dict[str, Use] = {}
         """How each token was used, up to where it was tallied last."""
+        self.said: dict[int, Record | None] = {}
+        """Records of the user's messages that were shown again, by seq."""
+        self.standing: dict[int, Entry] = {}
+        """What each of them shows, by seq."""
+        self.prices: dict[str, int] = {}
+        """Tokens of the lines of standing messages."""
         self._tallied = 0
         self._stands_for: dict[int, int] = {}
         self._next = 0

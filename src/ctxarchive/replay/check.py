@@ -15,6 +15,7 @@ from typing import Any
 
 from ctxarchive.archive.engine import records_through
 from ctxarchive.archive.history import history_of
+from ctxarchive.compaction.invariants import check_compactions
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.importers.playback import import_session
 from ctxarchive.importers.read import read_log
@@ -69,7 +70,7 @@ def check_session(knowledge: KnowledgeBase, session: Session) -> LogCheck:
 
     A shortened tool result counts when the original that it stands for is archived; as long as it
     stands on the surface itself, nothing has been compacted and nothing is owed. Equal is what the
-    store calls equal: the event's JSON and its head line.
+    store calls equal: the event's JSON and its head line. The log's own brackets must be sound too.
     """
     history = history_of(session)
     shadowed = [
@@ -79,7 +80,10 @@ def check_session(knowledge: KnowledgeBase, session: Session) -> LogCheck:
         for seq in event.data.shadowed_seqs
         if seq not in session.surface
     ]
-    findings: list[Finding] = []
+    findings = [
+        _finding(f"log-{broken.rule}", broken.message, session.id, broken.seq)
+        for broken in check_compactions(session.events)
+    ]
     wanted = records_through(session, sorted(set(shadowed)))
     for record in wanted:
         found = knowledge.get(session.id, record.seq)
