@@ -20,6 +20,16 @@ from ctxarchive.tools.ctx_search import CtxSearchTool
 CALL = r'ctx_search\(source: (?P<source>"[^"]*"|\[[^\]]*\]), (?P<rest>[a-z_]+: -?\d+(?:, [a-z_]+: \d+)*)\)'
 
 
+def call_line(name: str, arguments: str) -> str:
+    """The line above a tool's output, by a rule of our own: one line, and nothing of it lost."""
+    odd = re.search(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", arguments)
+    if odd:
+        arguments = json.dumps(arguments, ensure_ascii=False)
+        for character in "\x7f\x85\u2028\u2029":
+            arguments = arguments.replace(character, f"\\u{ord(character):04x}")
+    return " ".join(part for part in (" ".join(name.split()), arguments) if part)
+
+
 @dataclass(frozen=True)
 class Shown:
     """One thing that a checkpoint shows: head and tail around what its call returns."""
@@ -164,7 +174,7 @@ def texts_of(session: Session) -> dict[int, str]:
         elif line["type"] == "assistant/message":
             blocks = data["message"]["content"]
             calls |= {
-                block["id"]: " ".join(f"{block['name']} {block['arguments']}".split())
+                block["id"]: call_line(block["name"], block["arguments"])
                 for block in blocks
                 if block["type"] == "tool-call"
             }

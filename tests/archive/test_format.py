@@ -230,7 +230,10 @@ def test_a_tool_call_is_not_cut_inside_a_character() -> None:
     )
     family = "\U0001f468\u200d\U0001f469"
     line = span_entry(record, CONFIG, "a" * 79 + family).shown
-    assert f"{'a' * 79} →" in line
+    assert f"{'a' * 79}… →" in line
+    path = span_entry(record, CONFIG, "/srv/" + "deep/" * 40 + "file.py").shown
+    assert "…" in path, "of a path the end is kept: it tells files apart"
+    assert "deep/file.py → " in path
 
 
 def test_an_empty_message_with_an_image_has_a_heading_of_its_own() -> None:

@@ -28,7 +28,8 @@ RECORDS = (
 
 CHECKPOINT = """\
 This checkpoint condenses an earlier part of this conversation, which is no longer in view. Treat \
-it as background, not as new instructions, and carry on from where the conversation stands.
+it as background, not as new instructions: what the user asked in it still holds, and the work \
+goes on from where the conversation stands.
 
 <summary chars=7>
 summary

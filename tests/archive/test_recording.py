@@ -65,15 +65,18 @@ def test_the_halves_of_a_surrogate_pair_are_one_character_as_json_reads_them() -
 @pytest.mark.parametrize(
     ("name", "arguments", "line"),
     [
-        ("bash", '{"command":\n  "ls  -l"}', 'bash {"command": "ls -l"}'),
+        ("bash", '{"command": "ls  -l"}', 'bash {"command": "ls  -l"}'),
+        ("patch", "*** Begin\n  x = 1\n", 'patch "*** Begin\\n  x = 1\\n"'),
+        ("t", "a\u2028b\x85c", 't "a\\u2028b\\u0085c"'),
         ("odd\nname", "", "odd name"),
         ("", "x", "x"),
         ("t", "\ud83d\ude00", "t \U0001f600"),
     ],
 )
 def test_a_call_is_one_line(name: str, arguments: str, line: str) -> None:
-    """Name and arguments, white space collapsed."""
+    """Name and arguments; what is not one line stands as a JSON string, and loses nothing."""
     assert call_line(name, arguments) == line
+    assert len(f"{line}.".splitlines()) == 1
 
 
 def pruned(session: Session, seq: int, text: str) -> Event:

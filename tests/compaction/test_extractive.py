@@ -68,7 +68,9 @@ def test_every_edited_path_is_held_and_read_ones_where_there_is_room() -> None:
     for path in ("src/a.py", "docs/b.md", "lib/c.rs", "out/d.txt"):
         assert f"- edited: {path}" in text
     assert "- used: src/only_read.py" in text
-    assert "src/only_read.py" not in summary(user("go"), *messages, budget=95)
+    for budget in range(20, 200, 5):
+        tight = summary(user("go"), *messages, budget=budget)
+        assert "- used:" not in tight or tight.count("- edited:") == 4
 
 
 def test_open_items_of_the_newest_list_are_pending_and_done_ones_are_not() -> None:
@@ -224,3 +226,24 @@ def test_a_span_above_the_minimum_always_shrinks(size: int) -> None:
         budget = int(tokens * 0.4) - 120
         text = ExtractiveSummarizer(METER).render(collect(messages), budget)
         assert METER.text(frame(text)) < tokens
+
+
+def test_what_is_kept_behind_the_span_never_leaves_a_summary_blind() -> None:
+    """However little room the rest of the request leaves, the last request is there."""
+    session = Session.create("s")
+    session.append(
+        "user/message",
+        {"content": [{"type": "text", "text": "Port the parser. " + "It must stay fast. " * 200}]},
+        surface_op="append",
+    )
+    given_input = SummaryInput(
+        session=session,
+        compaction_id="c",
+        trigger="pressure",
+        shadowed_seqs=session.surface.nodes,
+        shadowed_tokens=METER.measure(session).surface,
+        room_tokens=0,
+        max_tokens=8_192,
+    )
+    made = anyio.run(ExtractiveSummarizer(METER).summarize, given_input)
+    assert "Port the parser." in made.text

@@ -185,3 +185,16 @@ def test_the_first_count_needs_no_network() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
     )
     assert done.stdout.strip() == "2", done.stderr
+
+
+def test_counting_needs_no_writable_folder() -> None:
+    """Tiktoken would keep a copy of its data; where it cannot, the data itself is read."""
+    environment = {"PATH": os.environ["PATH"], "TIKTOKEN_CACHE_DIR": "/proc/nowhere"}
+    code = (
+        "from ctxarchive.metering.tokenizers import TiktokenEstimator\n"
+        "print(TiktokenEstimator().count('hello world'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.stdout.strip() == "2", done.stderr

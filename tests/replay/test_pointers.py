@@ -132,7 +132,7 @@ class Raw:
         for record in self.lines:
             for call_id, name, given in () if record is None else CALLS[self.kind](record):
                 spelt = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-                self.calls[call_id] = " ".join(f"{name} {spelt}".split())
+                self.calls[call_id] = reading.call_line(name, spelt)
 
     def text(self, event: dict[str, Any]) -> str | None:
         """The text behind an archived event; ``None`` where the log never held one."""

@@ -27,6 +27,9 @@ ANCHOR_SHARE = 0.68
 SMALL_CHARS = 6_000
 """Under this bound the index is its short form, so that rules and anchors have its room."""
 
+LEAST_TOKENS = 400
+"""Tokens of additions without which a checkpoint would leave the model blind."""
+
 LABEL_CHARS, LABEL_TOKENS = 110, 30
 """What the anchors' title and the names of their kinds take."""
 
@@ -99,8 +102,13 @@ class AdditionsBuilder:
         """What the additions may take, beside the framed summary."""
         bare = self.meter.message(Message(role="user", content=(text_block(frame(summary.text)),)))
         whole = int(input.shadowed_tokens * self.config.max_checkpoint_ratio)
-        if input.room_tokens is not None:
-            whole = min(whole, input.room_tokens)
+        room = input.room_tokens
+        if room is not None and room < bare + LEAST_TOKENS:
+            # What is kept behind the span fills the request by itself: leaving out the pointers
+            # would not bring it below the threshold for longer than a step.
+            room = bare + max(LEAST_TOKENS, input.shadowed_tokens // 5)
+        if room is not None:
+            whole = min(whole, room)
         return Limits(
             tokens=max(0, whole - bare),
             chars=self.config.max_addition_chars,

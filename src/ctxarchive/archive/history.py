@@ -149,7 +149,7 @@ def history_of(session: Session) -> History:
 def _call(block: ToolCallBlock) -> Call:
     try:
         values = json.loads(block.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         values = block.arguments
     return Call(
         name=block.name,

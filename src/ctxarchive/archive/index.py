@@ -108,4 +108,8 @@ def _count(number: int, noun: str) -> str:
 def _date(time: int | None) -> str:
     if time is None:
         return ""
-    return f", {datetime.fromtimestamp(time / 1_000, UTC):%Y-%m-%d %H:%M} UTC"
+    try:
+        moment = datetime.fromtimestamp(time / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return f", {moment:%Y-%m-%d %H:%M} UTC"

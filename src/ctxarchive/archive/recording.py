@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from ctxarchive.archive.layers import place
@@ -36,8 +37,17 @@ def paired(text: str) -> str:
 
 
 def call_line(name: str, arguments: str) -> str:
-    """The line that heads a tool result's text: the call's name and arguments."""
-    return paired(" ".join(f"{name} {arguments}".split()))
+    """The line that heads a tool result's text: the call's name and arguments.
+
+    Arguments of one line stand as they are. Others stand as a JSON string, which loses nothing.
+    """
+    spelt = arguments
+    if len(f"{arguments}.".splitlines()) > 1:
+        spelt = json.dumps(arguments, ensure_ascii=False)
+        for character in "\x85\u2028\u2029":
+            spelt = spelt.replace(character, f"\\u{ord(character):04x}")
+        spelt = spelt.replace("\x7f", "\\u007f")
+    return paired(" ".join(part for part in (" ".join(name.split()), spelt) if part))
 
 
 def original_seq(event: Event) -> int:

@@ -88,9 +88,18 @@ def _prose(record: Record) -> Kind:
     return "finding" if record.layer == "finding" else "narrative"
 
 
+def _shortened(essence: str, limit: int) -> str:
+    """At most ``limit`` code points of what a call did: a path's end, of anything else the start."""
+    if len(essence) <= limit:
+        return essence
+    if "/" in essence and not any(character.isspace() for character in essence):
+        return "…" + essence[cut_at_or_after(essence, len(essence) - limit + 1) :] if limit else ""
+    return essence[: cut_at_or_before(essence, max(0, limit - 1))] + "…" if limit else ""
+
+
 def _tool(record: Record, config: TranscriptConfig, essence: str) -> Entry:
     pointer = Pointer(sources=(_label(record.session, record.layer),), seq=record.seq)
-    did = essence[: cut_at_or_before(essence, config.tool_essence)]
+    did = _shortened(essence, config.tool_essence)
     line = tool_line(record.name or "tool", record.seq, len(record.text), did, pointer)
     return Entry(kind="tool", record=record, shown=line)
 

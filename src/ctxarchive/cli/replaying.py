@@ -6,19 +6,20 @@ Makes nothing before a log is read: no archive and no folder comes of a mistyped
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
-import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import anyio
 
 from ctxarchive.cli.app import DONE, FAILED
 from ctxarchive.cli.archives import open_for_writing
 from ctxarchive.cli.output import Advance, echo_json, line, note, progress, table
-from ctxarchive.errors import ConfigError, CtxArchiveError, SessionError
+from ctxarchive.errors import ConfigError, CtxArchiveError, KnowledgeError, SessionError
 from ctxarchive.importers.read import read_log
 from ctxarchive.knowledge.records import LAYERS
 from ctxarchive.replay.run import Replay, Replayer, ReplaySettings, replay_json
@@ -28,6 +29,9 @@ from ctxarchive.session.jsonl import write_session
 if TYPE_CHECKING:
     from ctxarchive.importers.log import ImportedLog
     from ctxarchive.knowledge.store import KnowledgeBase
+
+LONGEST_NAME = 180
+"""Characters of a session's id in a file's name; a longer one ends with a hash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,11 @@ class Replaying:
                 parent=header.parent,
                 inherited_seq=header.inherited_seq,
             )
-            knowledge.index_pending()
+            try:
+                knowledge.index_pending()
+            except KnowledgeError as error:
+                # The records are safe, and a search scans what is not indexed.
+                note(f"the search index is not up to date: {error}")
         if self.out is not None:
             _write(self.out, replay)
         return replay
@@ -162,8 +170,17 @@ def _make_folder(folder: Path) -> None:
         raise ConfigError(f"--out {folder}: cannot be written; name a folder where you may write")
 
 
+def _file_name(session: str) -> str:
+    """A file's name for a session: two sessions never share one."""
+    name = quote(session, safe="~", errors="surrogatepass")
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.blake2b(session.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{name[:LONGEST_NAME]}-{digest}"
+
+
 def _write(folder: Path, replay: Replay) -> None:
-    name = re.sub(r"[^\w.~-]+", "_", replay.session.id)
+    name = _file_name(replay.session.id)
     try:
         for index, made in enumerate(replay.compactions):
             page = folder / f"{name}.{index}.md"

@@ -43,10 +43,14 @@ def command(
             "--raw: prints the whole event; leave out --offset, --length and --json, whose object "
             "holds the event"
         )
-    from ctxarchive.knowledge.records import source_label
+    from ctxarchive.knowledge.records import parse_source, source_label
 
     with open_existing(archive) as knowledge:
         record = knowledge.get(session, seq)
+        if record is None and session.startswith("session/"):
+            # A source label, as a search prints it.
+            session = parse_source(session).session
+            record = knowledge.get(session, seq)
         if record is None:
             raise KnowledgeError("missing", f"{archive}: {_absence(knowledge, session, seq)}")
     start = min(offset or 0, len(record.text))

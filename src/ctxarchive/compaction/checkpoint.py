@@ -13,8 +13,8 @@ from ctxarchive.errors import SessionError
 
 PREAMBLE = (
     "This checkpoint condenses an earlier part of this conversation, which is no longer in view. "
-    "Treat it as background, not as new instructions, and carry on from where the conversation "
-    "stands."
+    "Treat it as background, not as new instructions: what the user asked in it still holds, and "
+    "the work goes on from where the conversation stands."
 )
 """What every checkpoint begins with."""
 

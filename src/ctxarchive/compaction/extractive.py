@@ -37,8 +37,14 @@ _LAST_REQUEST = "last, verbatim:"
 SPAN_SHARE = 0.4
 """Largest share of the shadowed tokens that the summary may take."""
 
-FRAME_TOKENS = 120
+FRAME_TOKENS = 60
 """Room kept for the frame around the summary."""
+
+LEAST_TOKENS = 800
+"""Tokens that a summary may take whatever the rest of the request leaves."""
+
+NOTHING = "(nothing of this span fits the budget)"
+"""A summary for which there was no room at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +53,8 @@ class _Item:
     text: str
     worth: int
     """Lower is kept longer; items of equal worth go oldest first."""
-    short: str = ""
-    """What stands in its place where it does not fit; empty for nothing."""
+    shorter: tuple[str, ...] = ()
+    """What stands in its place where it does not fit, the longest first."""
 
 
 class ExtractiveSummarizer:
@@ -66,7 +72,7 @@ class ExtractiveSummarizer:
         budget = min(int(input.shadowed_tokens * SPAN_SHARE), input.max_tokens)
         if input.room_tokens is not None:
             # Where the retained tail alone fills the request, a useful summary beats none.
-            budget = min(budget, max(input.room_tokens, budget // 4))
+            budget = min(budget, max(input.room_tokens, LEAST_TOKENS))
         facts = collect(input.messages())
         return Summary(
             text=self.render(facts, max(0, budget - FRAME_TOKENS)),
@@ -78,19 +84,21 @@ class ExtractiveSummarizer:
     def render(self, facts: Facts, budget: int) -> str:
         """The sections within ``budget`` tokens, or the shortest text there is."""
         items = _items(facts)
-        prices = [self._meter.text(item.text) + 1 for item in items]
         kept: list[_Item | None] = [None] * len(items)
-        left = budget - sum(self._meter.text(section) + 3 for section in SECTIONS)
+        headings: set[str] = set()
+        left = budget
         # By worth, and within one worth the newest first: what is left over is the oldest.
         order = sorted(range(len(items)), key=lambda place: (items[place].worth, -place))
         for place in order:
-            item, price = items[place], prices[place]
-            if price > left and item.short:
-                item = replace(item, text=item.short)
-                price = self._meter.text(item.short) + 1
-            if price <= left:
-                kept[place] = item
-                left -= price
+            item = items[place]
+            heading = 0 if item.section in headings else self._meter.text(item.section) + 4
+            for text in (item.text, *item.shorter):
+                price = self._meter.text(text) + 1 + heading
+                if price <= left:
+                    kept[place] = replace(item, text=text)
+                    headings.add(item.section)
+                    left -= price
+                    break
         return _layout([item for item in kept if item is not None])
 
 
@@ -100,7 +108,7 @@ def _layout(items: Sequence[_Item]) -> str:
         body = [item.text for item in items if item.section == section]
         if body:
             parts.append(f"## {section}\n" + "\n".join(body))
-    return "\n\n".join(parts) or "(nothing of this span fits the budget)"
+    return "\n\n".join(parts) or NOTHING
 
 
 def _items(facts: Facts) -> list[_Item]:
@@ -129,12 +137,12 @@ def _request_items(facts: Facts, carried: Sequence[str]) -> list[_Item]:
     for place, text in enumerate(before):
         label = first if place == 0 else "then"
         items.append(
-            _item(_REQUEST, f"- {label}: {_clip(_flat(text), 600)}", 4 if place == 0 else 6)
+            _item(_REQUEST, f"- {label}: {_clip(_flat(text), 240)}", 4 if place == 0 else 6)
         )
     if last:
         text = f"{_LAST_REQUEST}\n{last}"
-        short = f"{_LAST_REQUEST}\n{_clip(last, 600)}"
-        items.append(_Item(section=_REQUEST, text=text, worth=0, short=short))
+        shorter = tuple(f"{_LAST_REQUEST}\n{_clip(last, limit)}" for limit in (600, 150))
+        items.append(_Item(section=_REQUEST, text=text, worth=0, shorter=shorter))
     return items
 
 
@@ -172,6 +180,8 @@ def _carried(earlier: Sequence[str]) -> dict[str, list[str]]:
             summary = parse_frame(text).summary
         except SessionError:
             found.setdefault(_CONTEXT, []).append(_clip(_flat(text), 2_000))
+            continue
+        if summary == NOTHING:
             continue
         if not any(f"## {section}\n" in summary for section in SECTIONS):
             found.setdefault(_CONTEXT, []).append(_clip(_flat(summary), 2_000))

@@ -49,6 +49,10 @@ _NAME = re.compile(
 _SENTENCE = re.compile(r"(?:[^\n.!?。！？]|[.!?](?!\s|$))+[.!?。！？]?")
 
 
+LAST_LINES = 20
+"""Lines of an output in which a command says that it failed; what stands before is its subject."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What a span says, each list oldest first."""
@@ -106,7 +110,7 @@ def arguments(call: ToolCallBlock) -> dict[str, Any]:
     """A call's arguments as an object; empty where they are none."""
     try:
         value = json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -177,7 +181,7 @@ def _paths(messages: Sequence[Message]) -> tuple[tuple[str, ...], tuple[str, ...
         command = values.get("command")
         if isinstance(command, str):
             touched += _WRITTEN.findall(command)
-            named += _PATH.findall(command)
+            named += [path for path in _PATH.findall(command) if _is_file(path)]
         for path in touched:
             edited.pop(path, None)
             edited[path] = None
@@ -185,6 +189,11 @@ def _paths(messages: Sequence[Message]) -> tuple[tuple[str, ...], tuple[str, ...
             used[path] = used.get(path, 0) + 1
     ranked = sorted((path for path in used if path not in edited), key=lambda path: -used[path])
     return tuple(edited), tuple(ranked)
+
+
+def _is_file(path: str) -> bool:
+    """Whether a word of a command is a file's path: with an ending, and no pattern."""
+    return "." in path.rpartition("/")[2].strip(".") and not path.endswith("...")
 
 
 def _patch_text(call: ToolCallBlock, values: dict[str, Any]) -> str:
@@ -225,7 +234,7 @@ def _quotes(values: dict[str, Any]) -> bool:
 def error_line(text: str, *, failed: bool) -> str | None:
     """The last line of a tool's output that states an error; of a failed call always one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in reversed(lines):
+    for line in reversed(lines if failed else lines[-LAST_LINES:]):
         if len(line) <= 1_000 and _ERROR.search(line) and not _NO_ERROR.search(line):
             return line
     return lines[0] if failed and lines else None
@@ -244,8 +253,13 @@ def _sentences(texts: Iterable[str], pattern: re.Pattern[str]) -> Iterator[str]:
     for text in texts:
         for match in _SENTENCE.finditer(text[:20_000]):
             sentence = match.group().strip(" -*#>\t")
-            if 8 <= len(sentence) <= 400 and pattern.search(sentence):
+            if 8 <= len(sentence) <= 400 and _states(sentence) and pattern.search(sentence):
                 yield sentence
+
+
+def _states(sentence: str) -> bool:
+    """Whether a sentence says something: no question, table row, heading or introduction."""
+    return sentence[0] not in "|`{" and sentence[-1] not in "?？:：|"
 
 
 def _first_sentence(text: str) -> str:

@@ -35,6 +35,8 @@ class Assembly:
         """Item indices by the key their maker gave them."""
         self.warnings: list[str] = []
         self.routing = Routing()
+        self.open_from: int | None = None
+        """After the end: where the unit begins that holds calls without a result."""
         self._turns = turns
         self._turn = 0
         self._turn_used = False
@@ -221,6 +223,8 @@ class Assembly:
         if not finished:
             return tuple(self.items[: self._safe])
         if self._last is not None:
+            if self._pairs.open:
+                self.open_from = self._safe
             self.close_calls(self._last, self._last_time)
             if self._turns and self._turn:
                 self._put(self._turn_event("turn/end", self._last_time, self._last), None)

@@ -48,6 +48,7 @@ def read_chat(file: LogFile, *, finished: bool) -> ImportedLog:
         context_window=assembly.routing.window,
         items=assembly.finish(finished=finished),
         warnings=tuple(assembly.warnings),
+        open_from=assembly.open_from,
     )
 
 

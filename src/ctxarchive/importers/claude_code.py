@@ -105,6 +105,7 @@ class _Reader:
             context_window=assembly.routing.window,
             items=items,
             warnings=tuple(assembly.warnings),
+            open_from=assembly.open_from,
         )
 
     def _describe(self, record: Record) -> None:

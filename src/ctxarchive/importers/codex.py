@@ -79,6 +79,7 @@ class _Reader:
             context_window=self._window or known_context_window(self._model),
             items=assembly.finish(finished=finished),
             warnings=tuple(assembly.warnings),
+            open_from=assembly.open_from,
         )
 
     def _session_meta(self, record: Record) -> None:

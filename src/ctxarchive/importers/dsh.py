@@ -73,6 +73,7 @@ class _Reader:
             context_window=self._model.get("contextWindow"),
             items=assembly.finish(finished=finished),
             warnings=tuple(assembly.warnings),
+            open_from=assembly.open_from,
         )
 
     def _event(self, record: Record, key: int) -> None:

@@ -79,3 +79,6 @@ class ImportedLog:
     items: tuple[Item, ...]
     warnings: tuple[str, ...]
     """What was left out or set right, one line each."""
+    open_from: int | None = None
+    """Index of the first item of the last unit, where that unit holds a call which the log leaves
+    open and goes on behind: what is from there on may still become something else."""

@@ -77,6 +77,7 @@ class _Reader:
             context_window=assembly.routing.window,
             items=assembly.finish(finished=finished),
             warnings=tuple(assembly.warnings),
+            open_from=assembly.open_from,
         )
 
     def _route(self, record: Record, provider: str | None, model: str | None) -> None:

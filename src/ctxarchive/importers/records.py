@@ -144,7 +144,10 @@ def _load(path: Path) -> bytes:
             raise LogFormatError("missing", f"{path}: no such file; check the path")
         if not path.is_file():
             raise LogFormatError(
-                "not-a-file", f"{path}: not a file; name the log inside it, not the folder"
+                "not-a-file",
+                f"{path}: a folder; name the log inside it"
+                if path.is_dir()
+                else f"{path}: not a regular file; write the log to a file first",
             )
         return path.read_bytes()
     except (OSError, ValueError) as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ctxarchive.errors import ConfigError
@@ -64,4 +67,24 @@ def _encoding() -> tiktoken.Encoding:
     # Imported at first use: loading the ranks takes a third of a second.
     import tiktoken  # noqa: PLC0415
 
-    return tiktoken.get_encoding(ENCODING)
+    try:
+        return tiktoken.get_encoding(ENCODING)
+    except OSError:
+        # tiktoken copies its data into a cache folder even where the data is a local file. Where
+        # there is no usable folder, the file itself will do.
+        with _without_cache():
+            return tiktoken.get_encoding(ENCODING)
+
+
+@contextlib.contextmanager
+def _without_cache() -> Iterator[None]:
+    name = "TIKTOKEN_CACHE_DIR"
+    before = os.environ.get(name)
+    os.environ[name] = ""
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

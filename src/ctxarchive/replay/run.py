@@ -28,7 +28,7 @@ from ctxarchive.importers.log import Entry, ImportedLog, RecordedCompaction
 from ctxarchive.importers.playback import Playback
 from ctxarchive.knowledge.records import LAYERS
 from ctxarchive.knowledge.store import KnowledgeBase
-from ctxarchive.metering.meter import TokenMeter
+from ctxarchive.metering.meter import Measurement, TokenMeter
 from ctxarchive.metering.tokenizers import estimator
 from ctxarchive.session.events import CompactionSummary, UserMessage
 from ctxarchive.session.jsontext import dump_json
@@ -195,6 +195,8 @@ class Replayer:
         """
         session = self._playback.session
         for done, item in enumerate(self.log.items):
+            if self._at == "end" and done == self.log.open_from:
+                await self._compact_closed(session)
             if isinstance(item, Entry):
                 if item.type == "assistant/message" and self._at == "pressure":
                     await self._relieve(session)
@@ -203,9 +205,10 @@ class Replayer:
                 await self._repeat(item, session)
             if progress is not None and done % 64 == 0:
                 progress(done)
-        if self._at == "end":
+        if self._at == "end" and self.log.open_from is None:
             await self._compact_at_end(session)
         after = self._meter.measure(session)
+        self._say_what_is_left(after)
         return Replay(
             log=self.log,
             session=session,
@@ -252,6 +255,34 @@ class Replayer:
             session.append(boundary, {"turn": number + 1})
         else:
             session.append(boundary, {"turn": number, "reason": {"kind": "completed"}})
+
+    def _say_what_is_left(self, after: Measurement) -> None:
+        """Warn of a request that would not fit, and of a compaction that found nothing to do."""
+        if self._at == "pressure" and after.total > self.window:
+            self._warnings.append(
+                f"the context ends at {after.total} tokens, over the window of {self.window}: "
+                "nothing older than its newest unit is left to compact"
+            )
+        if self._at == "end" and not self._done:
+            self._warnings.append(
+                "nothing was compacted: what is older than the newest unit is below "
+                f"min_span_tokens ({self._engine.policy.min_span_tokens})"
+            )
+
+    async def _compact_closed(self, session: Session) -> None:
+        """Compact all but the unit that the log leaves open.
+
+        That unit's calls may still be answered: nothing of it may be filed, since its events are
+        not yet what they will be.
+        """
+        surface = session.surface
+        measured = self._meter.measure(session)
+        least = self._engine.policy.min_span_tokens
+        if session.open_turn is None or not len(surface) or measured.surface < least:
+            return
+        before = len(session)
+        await self._engine.compact_region(surface[0], surface[len(surface) - 1], self._agent)
+        self._collect(session, before, "end")
 
     async def _compact_at_end(self, session: Session) -> None:
         if session.open_turn is not None:

@@ -340,7 +340,11 @@ def _hit_call(hit: Hit) -> str:
 def _when(time: int | None) -> str:
     if time is None:
         return ""
-    return f", {datetime.fromtimestamp(time / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    try:
+        moment = datetime.fromtimestamp(time / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return ""  # a log may claim any time; one outside the calendar says nothing
+    return f", {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _extent(record: Record, offset: int, end: int) -> str:
