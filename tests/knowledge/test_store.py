@@ -182,3 +182,19 @@ def test_a_record_that_cannot_be_rendered_is_reported_and_hides_nothing(
             archive.get("s", 1)
         assert refusal.value.code == "corrupt"
         assert [(each.code, each.seq) for each in archive.verify()] == [("text", 1)]
+
+
+@pytest.mark.parametrize("then", ["gone", "replaced"])
+def test_an_archive_that_was_removed_meanwhile_takes_nothing(
+    tmp_path: Path, open_archive: Callable[..., SqliteKnowledgeBase], make: Make, then: str
+) -> None:
+    """What would be written to a file without a name is refused, not lost."""
+    path = tmp_path / "a.db"
+    with open_archive(path) as archive:
+        archive.put([make("s", 1, "one")])
+        path.unlink()
+        if then == "replaced":
+            path.write_bytes(b"")
+        with pytest.raises(KnowledgeError, match="removed or replaced") as refusal:
+            archive.put([make("s", 2, "two")])
+        assert refusal.value.code == "missing"

@@ -106,6 +106,15 @@ def unpack(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file a path names now; ``None`` where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
 class Connection:
     """One SQLite connection, usable from several threads, one at a time."""
 
@@ -120,6 +129,7 @@ class Connection:
         with self._translated():
             self._db = apsw.Connection(_uri(path, mode), flags=flags)
             self._db.setbusytimeout(busy_timeout_ms)
+        self._file = _identity(path)
 
     def all(self, sql: str, bindings: Bindings = ()) -> list[Row]:
         """Run statements; all rows."""
@@ -146,7 +156,16 @@ class Connection:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction that holds the write lock from its start; any error undoes it."""
+        """A transaction that holds the write lock from its start; any error undoes it.
+
+        Raises:
+            KnowledgeError: ``missing``, when the file was removed or replaced since it was opened:
+                what is written to it would be gone with this connection.
+        """
+        if self._file is not None and _identity(self.path) != self._file:
+            raise KnowledgeError(
+                "missing", f"{self.path}: removed or replaced while it was open; open it again"
+            )
         with self._transaction("BEGIN IMMEDIATE", "COMMIT"):
             yield
 
