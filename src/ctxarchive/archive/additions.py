@@ -134,7 +134,8 @@ class AdditionsBuilder:
             max_chars=self.config.max_index_chars,
             tool_name=self.tool_name,
         )
-        return full or short_index(input.session.id)
+        fits = full and self.meter.text(full) <= rest.tokens
+        return full if fits else short_index(input.session.id)
 
     def _anchors(self, input: SummaryInput, history: History, shown: str, left: Limits) -> str:
         through = max(input.shadowed_seqs)

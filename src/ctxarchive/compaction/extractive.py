@@ -34,7 +34,7 @@ _LASTING = frozenset({_REQUEST, _FILES, _ERRORS, _PENDING, _CONTEXT})
 
 _LAST_REQUEST = "last, verbatim:"
 
-SPAN_SHARE = 0.4
+SPAN_SHARE = 0.33
 """Largest share of the shadowed tokens that the summary may take."""
 
 FRAME_TOKENS = 60
