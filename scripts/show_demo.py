@@ -73,10 +73,21 @@ def show_life(replay: Replay, took: float) -> None:
     out.rule("[bold]an agent's session outgrows its window")
     out.print(
         f"{len(replay.log.items)} recorded events, {replay.tokens_before:,} tokens in all; "
-        f"the window holds {WINDOW:,}. No model was called; replayed in {took:.1f} s."
+        f"the window holds {WINDOW:,}. Whenever it filled up, the older part was filed in an "
+        "archive, word for word, and a checkpoint took its place: a summary (here by a "
+        "deterministic summarizer, without a model) and a pointer to everything it leaves out. "
+        f"Replayed in {took:.1f} s."
     )
     table = Table(title="What each compaction did", title_justify="left", box=None, pad_edge=False)
-    for title in ("", "shadowed", "checkpoint", "records filed", "pointers", "filing", "in all"):
+    for title in (
+        "",
+        "left the context",
+        "checkpoint",
+        "records filed",
+        "pointers",
+        "filing",
+        "in all",
+    ):
         table.add_column(title, justify="right")
     for place, made in enumerate(replay.compactions):
         filed = sum(made.archived[layer] for layer in ("constraint", "finding", "narrative"))
@@ -158,7 +169,7 @@ def follow_pointers(replay: Replay, made: ReplayedCompaction, tool: CtxSearchToo
     tools = [entry for entry in entries if entry.role == "tool"]
     chosen = [*messages[:1], *sorted(tools, key=lambda entry: entry.chars)[-1:]][:2]
     chosen += [entry for entry in tools if entry not in chosen][: 2 - len(chosen)]
-    out.rule("[bold]the model follows two pointers")
+    out.rule("[bold]what a model would do: follow two pointers")
     good = True
     for entry in chosen:
         good &= follow(replay, entry, tool)

@@ -268,3 +268,17 @@ def test_a_shortened_result_counts_by_its_original(
     with sqlite(archive) as database:
         database.execute("DELETE FROM records WHERE key & 4294967295 = 3")
     assert ("missing", 3) in findings(inside("verify", archive, "--log", log, "--json"))
+
+
+def test_damage_in_the_records_is_a_finding_and_no_refusal(
+    cli: Callable[..., Any], copy: Path
+) -> None:
+    """The file is read as far as it goes; exit code 1, and one line that names it."""
+    size = copy.stat().st_size
+    with copy.open("r+b") as file:
+        file.seek(size // 2)
+        file.write(b"\xff" * (size // 4))
+    ran = cli("verify", copy, "--json")
+    assert ran.code == 1
+    assert ran.json["ok"] is False
+    assert {finding["code"] for finding in ran.json["findings"]} & {"records-damaged", "json"}

@@ -10,6 +10,7 @@ import click
 from ctxarchive.cli.app import DONE, FAILED
 from ctxarchive.cli.archives import open_existing
 from ctxarchive.cli.output import echo_json, line
+from ctxarchive.errors import KnowledgeError
 
 if TYPE_CHECKING:
     from ctxarchive.knowledge.store import Finding
@@ -29,12 +30,21 @@ def command(archive: Path, log: Path | None, as_json: bool) -> int:
 
     with open_existing(archive) as knowledge:
         findings = list(knowledge.verify())
-        compared = 0
-        if log is not None:
-            report = check_log(knowledge, log)
-            findings += report.findings
-            compared = report.compared
-        records = knowledge.stats().records
+        compared, records = 0, None
+        try:
+            if log is not None:
+                report = check_log(knowledge, log)
+                findings += report.findings
+                compared = report.compared
+            records = knowledge.stats().records
+        except KnowledgeError as error:
+            if error.code != "corrupt":
+                raise
+            from ctxarchive.knowledge.store import Finding
+
+            # What is damaged may be what would have been counted; what was found is told.
+            damage = Finding(code="records-damaged", message=str(error))
+            findings += [damage] if damage not in findings else []
     if as_json:
         echo_json(
             {
@@ -51,7 +61,8 @@ def command(archive: Path, log: Path | None, as_json: bool) -> int:
             seq = "" if finding.seq is None else f" seq {finding.seq}"
             line(f"{finding.code}{session}{seq}: {finding.message}")
         said = "" if log is None else f", {compared} compared with the log"
-        line(f"{records} records{said}: {len(findings) or 'no'} findings")
+        counted = "some" if records is None else records
+        line(f"{counted} records{said}: {len(findings) or 'no'} findings")
     return FAILED if findings else DONE
 
 

@@ -193,7 +193,8 @@ class Records:
         label = source_label(record.session)
         return KnowledgeError(
             "conflict",
-            f"{self.connection.path}: {label}, seq {record.seq}: filed with other content already",
+            f"{self.connection.path}: {label}, seq {record.seq}: filed with other content already;"
+            " use another session id, or another archive",
         )
 
     def _insert(self, filed: list[_Filed]) -> None:
