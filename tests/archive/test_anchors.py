@@ -54,6 +54,12 @@ def test_ordinary_words_are_no_anchors() -> None:
     assert list(tokens("Now let me look at the first test and fix what is wrong, 42 times.")) == []
 
 
+def test_an_escape_makes_no_name_of_an_ordinary_word() -> None:
+    """In a call's JSON a line break is two characters; a name behind it is kept as printed."""
+    text = json.dumps({"new": "x\nThis is\n\tgetUser\n\nWhen"})
+    assert list(tokens(text)) == ["tgetUser"]
+
+
 @given(st.text())
 def test_any_text_is_read_and_each_token_stands_in_it(text: str) -> None:
     """The token as printed is the query that finds it."""

@@ -100,9 +100,10 @@ def _recency(seq: int, moment: Moment) -> float:
 
 
 def ranked(uses: Mapping[str, Use], weights: AnchorWeights, moment: Moment) -> list[str]:
-    """The tokens, the likeliest first; equal ones in order of their text."""
+    """The tokens that are worth anything, the likeliest first; equal ones in order of their text."""
     scores = {token: score(token, use, weights, moment) for token, use in uses.items()}
-    return sorted(scores, key=lambda token: (-scores[token], token))
+    worthy = [token for token, value in scores.items() if value > 0]
+    return sorted(worthy, key=lambda token: (-scores[token], token))
 
 
 def select(

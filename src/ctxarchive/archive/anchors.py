@@ -43,8 +43,19 @@ def tokens(text: str) -> Iterator[str]:
     """The tokens of a text, in order, each as often as it occurs."""
     for match in TOKEN.finditer(text):
         token = match.group().rstrip(".-:")
-        if SHORTEST <= len(token) <= LONGEST:
+        if SHORTEST <= len(token) <= LONGEST and not _is_escaped_word(text, match.start(), token):
             yield token
+
+
+def _is_escaped_word(text: str, start: int, token: str) -> bool:
+    r"""Whether a token is an ordinary word behind the letter of an escape, as in ``\nThis``.
+
+    A call's arguments are JSON as the model wrote it. A name behind an escape stays as it is
+    printed there: that is how the record holds it.
+    """
+    if token[0] not in "nrt" or start == 0 or text[start - 1] != "\\":
+        return False
+    return TOKEN.fullmatch(token, 1) is None
 
 
 def kind_of(token: str) -> AnchorKind:
