@@ -18,6 +18,14 @@ settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Every asynchronous test runs under both event loops."""
+    name = request.param
+    assert isinstance(name, str)
+    return name
+
+
 @pytest.fixture(scope="session")
 def logs_dir() -> Path:
     """The folder of real logs; without one the test is skipped."""

@@ -1,4 +1,4 @@
-"""Both event loops for every asynchronous test, and the invariants after each."""
+"""Sessions whose log must break no invariant when a test is over."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ import pytest
 from ctxarchive.compaction.invariants import check_compactions
 from ctxarchive.session.log import Session
 from ctxarchive.testing.sessions import RefusingSession, closed_conversation
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Every asynchronous test runs under both."""
-    name = request.param
-    assert isinstance(name, str)
-    return name
 
 
 @pytest.fixture

@@ -29,14 +29,6 @@ pytestmark = pytest.mark.anyio
 LONG = "The build fails in src/parser.py line 418 with E0425; " * 40
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Every asynchronous test runs under both."""
-    name = request.param
-    assert isinstance(name, str)
-    return name
-
-
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Settings with a small least span, and an archive of their own."""
