@@ -168,7 +168,7 @@ _TELLING = (
 
 
 def _essence(values: Any) -> str:
-    """The argument that tells most of what a call did, by the shape of its arguments."""
+    """What tells most of what a call did, by the shape of its arguments, on one line."""
     if isinstance(values, str):
         return _first_line(values)
     if not isinstance(values, dict):
@@ -177,12 +177,23 @@ def _essence(values: Any) -> str:
         for key in keys:
             value = values.get(key)
             if isinstance(value, str) and value.strip():
-                return _first_line(value)
+                return _first_line(value) + _extent(values)
             if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
                 return _first_line(" ".join(value))
-    return next(
-        (_first_line(value) for value in values.values() if isinstance(value, str) and value), ""
-    )
+    named = [
+        f"{key}={_first_line(str(value))}"
+        for key, value in values.items()
+        if isinstance(value, str | int | float) and str(value).strip()
+    ]
+    return ", ".join(named[:4])
+
+
+def _extent(values: dict[str, Any]) -> str:
+    """Which part of a file a call named, where it did: it tells two reads of one file apart."""
+    start, length = (values.get(key) for key in ("offset", "limit"))
+    if not isinstance(start, int):
+        return ""
+    return f":{start}+{length}" if isinstance(length, int) else f":{start}"
 
 
 def _first_line(text: str) -> str:
