@@ -21,6 +21,11 @@ HEAVY = {"pydantic", "apsw", "tiktoken", "rich", "regex", "sqlite3"}
 COMMANDS = ["compact", "search", "show", "sessions", "stats", "verify", "rebuild"]
 
 
+def heed_ctrl_c() -> None:
+    """Take Ctrl-C as a program at a terminal does."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def long_log(write_log: Callable[..., Path], talk: Callable[..., Any]) -> Path:
     """A log whose replay takes long enough to be interrupted, and compacts many times."""
@@ -152,6 +157,8 @@ def test_ctrl_c_ends_a_replay_and_leaves_a_sound_archive(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=env,
+        # A suite that runs in the background has Ctrl-C ignored, and its children inherit that.
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509 - this process starts no threads of its own
     ) as process:
         until = time.monotonic() + 60
         while not archive.exists() and time.monotonic() < until:
