@@ -15,7 +15,13 @@ from ctxarchive.compaction.engine import CompactionAgent, Routing
 from ctxarchive.errors import ManualCompactionError, ModelError, SessionError
 from ctxarchive.session.events import AssistantMessage, ToolResult, TurnEnd
 from ctxarchive.session.log import Session
-from ctxarchive.session.messages import ImageBlock, ReasoningBlock, ToolCallBlock, joined_text
+from ctxarchive.session.messages import (
+    ImageBlock,
+    ReasoningBlock,
+    ToolCallBlock,
+    joined_text,
+    text_block,
+)
 from ctxarchive.testing.models import Fail, Reply, ScriptedModel, Stall, Step, call, say
 from ctxarchive.testing.sessions import MemorySink, derived_texts
 
@@ -423,3 +429,21 @@ async def test_maintenance_the_agent_cancels_is_told_with_its_cause(session: Ses
         assert caught.value.__cause__ is cause
         agent.followup("go on")
     assert endings(session) == [{"kind": "completed"}]
+
+
+@pytest.mark.parametrize("answer", [None, "", "  \n", [], [text_block(" ")]])
+async def test_an_answer_with_nothing_in_it_says_so(session: Session, answer: Any) -> None:
+    """A blank result would be refused with the next request."""
+    await run(session, [call(("a", "t", {})), say("done")], tools=[tool(lambda _: answer, "t")])
+    assert [text for _, text, _ in results(session)] == ["(no output)"]
+
+
+@pytest.mark.parametrize("answer", [5, [{"type": "text", "text": "x"}], object()])
+async def test_an_answer_of_the_wrong_type_is_a_failed_result(
+    session: Session, answer: Any
+) -> None:
+    """It is the model's to read and no end of the host."""
+    await run(session, [call(("a", "t", {})), say("done")], tools=[tool(lambda _: answer, "t")])
+    ((_, text, failed),) = results(session)
+    assert "not text or content blocks" in text
+    assert failed

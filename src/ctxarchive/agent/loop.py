@@ -6,8 +6,10 @@ closed, whatever fails or is cancelled. It decides nothing about compaction; hoo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
@@ -19,7 +21,7 @@ from ctxarchive.agent.toolbox import Outcome, Tool, run_call
 from ctxarchive.compaction.engine import CompactionEngine, Routing
 from ctxarchive.compaction.summarizer import Model, ModelAnswer, ModelRequest
 from ctxarchive.errors import ManualCompactionError, ModelError
-from ctxarchive.session.events import AssistantMessageData, UserMessageData
+from ctxarchive.session.events import AssistantMessageData, RequestContext, UserMessageData
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import (
     ContentBlock,
@@ -30,6 +32,8 @@ from ctxarchive.session.messages import (
 )
 from ctxarchive.session.pairing import open_calls
 from ctxarchive.session.repair import append_result, close_open
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -85,7 +89,8 @@ class Agent:
         self._turn_scope: anyio.CancelScope | None = None
         self._maintenance: anyio.CancelScope | None = None
         self._cause: BaseException | str | None = None
-        self._asked_capacity = False
+        self._capacities: dict[tuple[str, str], int | None] = {}
+        """What the model said of each target's capacity; asked once."""
         self._changed: anyio.Event | None = None
         """Replaced at every change of what the agent does; ``None`` before it lives."""
         self._stack = AsyncExitStack()
@@ -225,6 +230,8 @@ class Agent:
         while self._max_steps is None or step < self._max_steps:
             step += 1
             self._take_injected()
+            # Before the hooks: automatic compaction needs the capacity for the first step too.
+            await self._learn_capacity()
             for hook in self._hooks:
                 await hook.pre_step(self)
             self.session.append("step/start", {"turn": turn, "step": step})
@@ -286,12 +293,29 @@ class Agent:
             reason = "changed" if session.request_header else "initial"
             session.append("request/header", {"header": header, "reason": reason})
         window = options.context_window
-        if window is None and not self._asked_capacity and isinstance(self._model, CapacityModel):
-            self._asked_capacity = True
-            window = await self._model.capacity(options.provider, options.model)
-        if window is not None and window != session.context_window:
-            named = {"provider": options.provider, "model": options.model}
-            session.append("request/context", {**named, "contextWindow": window})
+        if window is None:
+            return
+        named = {"provider": options.provider, "model": options.model, "contextWindow": window}
+        known = session.last("request/context")
+        if not isinstance(known, RequestContext) or known.data.wire() != named:
+            session.append("request/context", named)
+
+    async def _learn_capacity(self) -> None:
+        """Ask the model what it can hold, once a target, where nobody said it."""
+        options = self.options
+        if options.context_window is None and isinstance(self._model, CapacityModel):
+            window = await self._ask_capacity(self._model, options.provider, options.model)
+            if window is not None:
+                self.options = replace(options, context_window=window)
+
+    async def _ask_capacity(self, model: CapacityModel, provider: str, name: str) -> int | None:
+        if (provider, name) not in self._capacities:
+            try:
+                self._capacities[provider, name] = await model.capacity(provider, name)
+            except Exception as error:  # noqa: BLE001 - a failing endpoint leaves it unknown
+                _LOG.warning("the capacity of %s/%s is unknown: %s", provider, name, error)
+                self._capacities[provider, name] = None
+        return self._capacities[provider, name]
 
     def _take_answer(self, answer: ModelAnswer, turn: int, step: int) -> list[ToolCallBlock]:
         """Append the answer and return its calls.

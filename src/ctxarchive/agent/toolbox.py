@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import anyio.to_thread
 
-from ctxarchive.session.messages import ToolCallBlock, WireModel
+from ctxarchive.session.messages import TextBlock, ToolCallBlock, WireModel
 
 ToolAnswer = str | Sequence[WireModel]
 """A text, or content blocks."""
@@ -83,18 +83,34 @@ async def run_call(tool: Tool | None, call: ToolCallBlock) -> Outcome:
         return Outcome(content=f"There is no tool {call.name!r}.", is_error=True)
     try:
         arguments = json.loads(call.arguments or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Outcome(content=f"The arguments are no JSON: {error}", is_error=True)
     if not isinstance(arguments, dict):
         return Outcome(content="The arguments are no JSON object.", is_error=True)
     try:
-        answer = await _run(tool, arguments)
+        return Outcome(content=_content(await _run(tool, arguments)), is_error=False)
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
         return Outcome(content=f"{type(error).__name__}: {error}", is_error=True)
+
+
+NO_OUTPUT = "(no output)"
+"""What a model is told of an answer without anything in it: a blank result is refused."""
+
+
+def _content(answer: Any) -> str | list[dict[str, Any]]:
+    """An answer as a request can carry it.
+
+    Raises:
+        TypeError: for what is neither text nor content blocks.
+    """
+    if answer is None:
+        return NO_OUTPUT
     if isinstance(answer, str):
-        return Outcome(content=answer or "(no output)", is_error=False)
-    blocks = [block.wire() for block in answer]
-    return Outcome(content=blocks or "(no output)", is_error=False)
+        return answer if answer.strip() else NO_OUTPUT
+    if not isinstance(answer, Sequence) or not all(isinstance(part, WireModel) for part in answer):
+        raise TypeError(f"the tool returned {type(answer).__name__}, not text or content blocks")
+    said = [part for part in answer if not (isinstance(part, TextBlock) and not part.text.strip())]
+    return [block.wire() for block in said] or NO_OUTPUT
 
 
 async def _run(tool: Tool, arguments: Mapping[str, Any]) -> ToolAnswer:

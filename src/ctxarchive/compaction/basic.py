@@ -98,7 +98,7 @@ class BasicCompactionEngine(CompactionEngine):
         self._pruner = pruner
         self._hooks = tuple(summary_error_hooks)
         self._targets = Targets(self.policy, capacity)
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[tuple[int, str], _Run] = {}
 
     async def compact_if_needed(
         self, agent: CompactionAgent, trigger: AutomaticTrigger
@@ -289,7 +289,9 @@ class BasicCompactionEngine(CompactionEngine):
             session, self.meter, span, trigger=trigger, owner=owner, command_id=command_id
         )
         name = transaction.compaction_id
-        run = self._runs[name] = _Run(transaction=transaction)
+        # Two sessions of one id are two sessions, whatever they call their compactions.
+        key = (id(session), name)
+        run = self._runs[key] = _Run(transaction=transaction)
         try:
             numbers = {"total_tokens": before, "shadowed_tokens": span.tokens}
             numbers["shadowed_entries"] = len(span.seqs)
@@ -307,7 +309,7 @@ class BasicCompactionEngine(CompactionEngine):
                 self.report(name, "failed", started, error=error, final=True)
             raise
         finally:
-            del self._runs[name]
+            del self._runs[key]
         try:
             end = transaction.close()
         except CompactionError as error:
@@ -358,17 +360,22 @@ class BasicCompactionEngine(CompactionEngine):
         summary: Summary | None = None
         failure: SummaryError | None = None
         try:
-            with anyio.fail_after(self.policy.summary_timeout_s):
+            with anyio.move_on_after(self.policy.summary_timeout_s) as deadline:
                 summary = await self._summarizer.summarize(input)
-        except TimeoutError:
-            failure = SummaryError(
-                "timeout", f"no summary within {self.policy.summary_timeout_s:g} s"
-            )
         except SummaryError as error:
             failure = error
+        except CompactionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - another's summarizer may raise anything
+            failure = SummaryError("unavailable", f"no summary: {error_text(error)}")
+        if failure is None and deadline.cancelled_caught:
+            limit = self.policy.summary_timeout_s
+            failure = SummaryError("timeout", f"no summary within {limit:g} s")
+        if summary is not None and not summary.text.strip():
+            summary, failure = None, SummaryError("empty", "the summary holds no text")
         if summary is not None:
             return summary
-        run = self._runs.get(input.compaction_id)
+        run = self._runs.get((id(input.session), input.compaction_id))
         if failure is not None and run is not None:
             if await self._recover(run, failure):
                 raise SummaryError("retry", "a hook changed the input") from failure

@@ -75,6 +75,21 @@ class CompactionPolicy(BaseModel):
             )
         if (self.summarization_provider is None) != (self.summarization_model is None):
             raise ValueError("summarization_provider and summarization_model go together")
+        targets = [(override.provider, override.model) for override in self.model_policies]
+        for place, override in enumerate(self.model_policies):
+            name = f"{override.provider}/{override.model}"
+            if targets.index(targets[place]) != place:
+                raise ValueError(f"model_policies: {name} is there twice")
+            threshold = override.threshold_ratio or self.threshold_ratio
+            by_tokens = override.retain_tokens is not None or (
+                override.retain_ratio is None and self.retain_tokens is not None
+            )
+            ratio = self.retain_ratio if override.retain_ratio is None else override.retain_ratio
+            if not by_tokens and ratio >= threshold:
+                raise ValueError(
+                    f"model_policies: {name}: retain_ratio {ratio} is not below threshold_ratio "
+                    f"{threshold}"
+                )
         return self
 
     def resolve(self, provider: str, model: str, window: int) -> Budget:

@@ -42,7 +42,11 @@ class Targets:
         """
         name = (agent.options.provider, agent.options.model)
         if self._window(agent) is None and self._ask is not None and name not in self._capacities:
-            self._capacities[name] = await self._ask(*name)
+            try:
+                self._capacities[name] = await self._ask(*name)
+            except Exception as error:  # noqa: BLE001 - a failing endpoint leaves it unknown
+                _LOG.warning("the capacity of %s/%s was not to be had: %s", *name, error)
+                self._capacities[name] = None
         window = self._window(agent)
         if window is None:
             if self._first_time("capacity", *name):
