@@ -30,6 +30,9 @@ MAX_OUTPUT_CHARS = 8_000
 """Default bound of one answer in code points: under the size at which hosts prune tool results."""
 
 DEFAULT_LIMIT = 5
+BEYOND = 20
+"""Hits asked beyond the limit where some of them may not be seen."""
+
 RANGE_BATCH = 200
 """Records read at once when whole records are listed."""
 
@@ -64,6 +67,8 @@ class CtxSearchTool:
         self._allowed = None if allowed is None else frozenset(allowed)
         self._max = max_output_chars
         self._known_ancestry: tuple[str, ...] | None = None
+        self._inherited: dict[str, int] = {}
+        """Last seq that is inherited of each ancestor: what it filed later is not ours."""
         self.name = name
 
     @property
@@ -124,14 +129,26 @@ class CtxSearchTool:
     def _ancestry(self, session: str) -> tuple[str, ...]:
         """A session and those it was seeded from, the nearest first."""
         if self._known_ancestry is None:
-            parents = {info.session: info.parent for info in self._knowledge.sessions()}
+            known = {info.session: info for info in self._knowledge.sessions()}
             found = [session]
-            while (parent := parents.get(found[-1])) is not None and parent not in found:
-                found.append(parent)
-            if found[-1] not in parents:
+            while found[-1] in known:
+                info = known[found[-1]]
+                if info.parent is None or info.parent in found:
+                    break
+                if info.inherited_seq is not None:
+                    bound = self._inherited.get(found[-1], info.inherited_seq)
+                    self._inherited[info.parent] = min(bound, info.inherited_seq)
+                found.append(info.parent)
+            if found[-1] not in known:
                 return tuple(found)  # not filed yet: its own parent may still become known
             self._known_ancestry = tuple(found)
         return self._known_ancestry
+
+    def _visible(self, session: str, seq: int) -> bool:
+        """Whether a record may be seen: of an ancestor, only what was inherited."""
+        if self._allowed is not None and session in self._allowed:
+            return True
+        return seq <= self._inherited.get(session, seq)
 
     def _permitted(self) -> list[str] | None:
         """Sessions that may be read, the current one first; ``None`` for all."""
@@ -152,6 +169,7 @@ class CtxSearchTool:
                 for source in sources
                 if (found := self._knowledge.get(source.session, seq)) is not None
                 and source.layer in {None, found.layer}
+                and self._visible(found.session, found.seq)
             ),
             None,
         )
@@ -168,7 +186,7 @@ class CtxSearchTool:
         lines = [f"No record with seq {seq} in {where}."]
         for source in sources:
             other = self._knowledge.get(source.session, seq)
-            if other is not None:
+            if other is not None and self._visible(other.session, other.seq):
                 label = source_label(other.session, other.layer)
                 lines.append(f'seq {seq} is in source "{label}".')
         lines += self._existing(sources)
@@ -235,6 +253,8 @@ class CtxSearchTool:
         while True:
             found = self._knowledge.range(scope, RANGE_BATCH)
             for record in found:
+                if not self._visible(record.session, record.seq):
+                    return
                 if (record.text or record.images) and record.kind != "checkpoint":
                     yield record
             if len(found) < RANGE_BATCH:
@@ -245,8 +265,13 @@ class CtxSearchTool:
         queries = asked.queries or []
         scope = self._scope(asked)
         limit = asked.limit or DEFAULT_LIMIT
+        # Hits that were filed by an ancestor after the fork are left out, so a few more are asked.
+        more = BEYOND if self._inherited else 0
         answers = [
-            self._knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
+            self._seen(
+                self._knowledge.search(SearchRequest(query=query, scope=scope, limit=limit + more)),
+                limit,
+            )
             for query in queries
         ]
         texts: list[str] = []
@@ -257,6 +282,10 @@ class CtxSearchTool:
             left -= len(text) + 2
             texts.append(text)
         return "\n\n".join(texts)
+
+    def _seen(self, answer: SearchAnswer, limit: int) -> SearchAnswer:
+        hits = tuple(hit for hit in answer.hits if self._visible(hit.session, hit.seq))[:limit]
+        return replace(answer, hits=hits, tier=answer.tier if hits else "none")
 
     def _answer(self, answer: SearchAnswer, room: int, scope: Scope) -> str:
         title = f"# {_clip(repr(answer.query))}: "
