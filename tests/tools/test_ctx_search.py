@@ -272,28 +272,6 @@ def test_an_ancestor_s_record_is_found_where_the_session_has_none(
     assert "[session/parent/constraint seq 0]" in found
 
 
-def test_what_an_ancestor_filed_after_the_fork_is_not_seen(knowledge: SqliteKnowledgeBase) -> None:
-    """Only what was inherited is the session's; an explicit permission shows the rest too."""
-    later = Record(
-        session="parent",
-        seq=900,
-        layer="constraint",
-        role="user",
-        event='{"type":"user/message","data":{"content":[{"type":"text",'
-        '"text":"said behind the fork"}]}}',
-        text="said behind the fork",
-    )
-    knowledge.put([later])
-    knowledge.register("s", parent="parent", inherited_seq=5)
-    fork = CtxSearchTool(knowledge, session="s")
-    assert "seq 900" not in fork.run({"queries": ["behind the fork"]})
-    assert "behind" not in fork.run({"source": "session/parent", "seq": 900})
-    assert "behind" not in fork.run({"source": "session/parent", "after_seq": -1})
-    assert "asked before the fork" in fork.run({"source": "session/parent", "seq": 0})
-    allowed = CtxSearchTool(knowledge, session="s", allowed=["parent"])
-    assert "said behind the fork" in allowed.run({"queries": ['"behind the fork"']})
-
-
 def test_images_are_named_with_kind_and_size(tool: CtxSearchTool) -> None:
     """The first one, and how many more."""
     heading = tool.run({"seq": 5}).partition("\n")[0]
