@@ -112,12 +112,12 @@ def test_a_mark_may_come_before_its_record(archive: SqliteKnowledgeBase) -> None
     ("asked", "code"),
     [
         (("nobody", 1, "pinned", None), "missing"),
-        (("s", -1, "pinned", None), "scope"),
-        (("s", 1 << 32, "superseded", None), "scope"),
-        (("s", 1, "superseded", 1 << 32), "scope"),
-        (("s", 1, "superseded", 1), "scope"),
-        (("s", 1, "pinned", 2), "scope"),
-        (("s", 1, None, 2), "scope"),
+        (("s", -1, "pinned", None), "mark"),
+        (("s", 1 << 32, "superseded", None), "mark"),
+        (("s", 1, "superseded", 1 << 32), "mark"),
+        (("s", 1, "superseded", 1), "mark"),
+        (("s", 1, "pinned", 2), "mark"),
+        (("s", 1, None, 2), "mark"),
     ],
 )
 def test_what_cannot_be_marked_so_is_refused(

@@ -39,6 +39,8 @@ class Entry:
     """What stands in the checkpoint."""
     worth: float = 0.0
     """Of a user's message, how much it should be kept in view as a rule, from 0 to 1."""
+    pinned: bool = False
+    """Whether a person asked to keep it in view; it is shown whole as long as it fits."""
 
     @property
     def seq(self) -> int:

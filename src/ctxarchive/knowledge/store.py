@@ -214,7 +214,7 @@ class KnowledgeBase(ABC):
             The mark that was in force before, as ``marks`` told it.
 
         Raises:
-            KnowledgeError: ``missing`` for a session that is not registered; ``scope`` for a seq
+            KnowledgeError: ``missing`` for a session that is not registered; ``mark`` for a seq
                 out of range, for ``by_seq`` with another mark, and for a record by itself.
         """
 

@@ -29,11 +29,11 @@ class Marks:
         label = f"{self._connection.path}: {source_label(session)}, seq {seq}"
         for given in (seq, 0 if by_seq is None else by_seq):
             if not 0 <= given < SEQ_LIMIT:
-                raise KnowledgeError("scope", f"{label}: seq {given} is not in 0..{SEQ_LIMIT - 1}")
+                raise KnowledgeError("mark", f"{label}: seq {given} is not in 0..{SEQ_LIMIT - 1}")
         if by_seq is not None and name != "superseded":
-            raise KnowledgeError("scope", f"{label}: by_seq goes with the mark superseded only")
+            raise KnowledgeError("mark", f"{label}: by_seq goes with the mark superseded only")
         if by_seq == seq:
-            raise KnowledgeError("scope", f"{label}: a record cannot be superseded by itself")
+            raise KnowledgeError("mark", f"{label}: a record cannot be superseded by itself")
         with self._connection.writing():
             row = self._session(session)
             if row is None:
