@@ -10,9 +10,8 @@ import anyio.lowlevel
 import pytest
 
 from ctxarchive.agent.commands import compact_command, run_command
-from ctxarchive.agent.hooks import compaction_hooks
 from ctxarchive.agent.loop import Agent
-from ctxarchive.agent.toolbox import FunctionTool
+from ctxarchive.compaction.automatic import automatic
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.engine import Routing
 from ctxarchive.compaction.policy import CompactionPolicy
@@ -24,6 +23,7 @@ from ctxarchive.session.log import Session
 from ctxarchive.testing.engines import GatedCompactionEngine
 from ctxarchive.testing.models import ScriptedModel, call, overflow, say
 from ctxarchive.testing.sessions import PROMPT, MemorySink, RefusingSession, derived_texts
+from ctxarchive.tools.toolbox import FunctionTool
 
 pytestmark = pytest.mark.anyio
 
@@ -150,8 +150,8 @@ async def test_a_model_that_ran_out_of_context_while_answering_is_an_overflow_to
 
 async def test_auto_false_installs_nothing(session: Session) -> None:
     engine = basic(EAGER.model_copy(update={"auto": False}))
-    assert compaction_hooks(engine) == ()
-    assert compaction_hooks(None) == ()
+    assert automatic(engine) == ()
+    assert automatic(None) == ()
     model = ScriptedModel([say("1"), overflow()])
     async with Agent(session, model, compaction=engine, options=routing(500)) as agent:
         agent.followup(PROMPT)

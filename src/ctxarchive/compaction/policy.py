@@ -118,9 +118,14 @@ class CompactionPolicy(BaseModel):
         if retain >= threshold:
             raise ConfigError(
                 f"retained tail of {retain} tokens is not below the threshold of {threshold} "
-                f"tokens for {provider}/{model} ({window} tokens)"
+                f"tokens for {target_name(provider, model)} ({window} tokens)"
             )
         return Budget(window=window, threshold=threshold, retain=retain, max_tokens=max_tokens)
+
+
+def target_name(provider: str, model: str) -> str:
+    """What to call a target in a message; either part may be blank, where routing names none."""
+    return "/".join(part for part in (provider, model) if part) or "the default model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
