@@ -126,6 +126,7 @@ class Turns:
             await self._learn_capacity()
             for hook in self._asked:
                 await hook.pre_step(self.agent)
+            self._stop_if_held()
             session.append("step/start", place)
             answer = await self._ask()
             message = answer.message()
@@ -139,6 +140,11 @@ class Turns:
             if not calls and not self.agent.inbox.next_step:
                 return {"kind": "completed"}
         return {"kind": "max-steps"}
+
+    def _stop_if_held(self) -> None:
+        stuck = held(self._session)
+        if stuck is not None:
+            raise stuck
 
     def _take_injected(self) -> None:
         waiting = self.agent.inbox.next_step
@@ -156,9 +162,7 @@ class Turns:
         self._describe_requests()
         attempt = 0
         while True:
-            stuck = held(self._session)
-            if stuck is not None:
-                raise stuck
+            self._stop_if_held()
             try:
                 return await self._complete()
             except ModelError as error:
