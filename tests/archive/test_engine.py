@@ -313,11 +313,16 @@ def test_a_rewritten_message_that_is_in_view_is_not_shown_again(
     knowledge: SqliteKnowledgeBase, host: Host
 ) -> None:
     """As little as one that nobody rewrote."""
-    host.work()
+    session = host.session
     said = host.user("see ![picture] and never touch Q")
-    rewrite(host.session, said.seq, said.seq, "see and never touch Q")
-    text = anyio.run(host.compact, make_engine(knowledge))
-    assert "never touch Q" not in text
+    rewrite(session, said.seq, said.seq, "see and never touch Q")
+    session.append("turn/start", {"turn": 1})
+    host.work()
+    first, last = session.surface[-5], session.surface[-2]
+    made = anyio.run(make_engine(knowledge).compact_region, first, last, host)
+    checkpoint = session.event_at(made.checkpoint_seq)
+    assert "never touch Z" in checkpoint.json_text
+    assert "never touch Q" not in checkpoint.json_text
 
 
 def test_what_a_host_wrote_in_the_place_of_several_messages_is_nobody_s_words(
