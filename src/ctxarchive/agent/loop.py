@@ -1,6 +1,7 @@
 """The agent: when its turns run, when maintenance may, and when it is idle.
 
-How a turn goes is the turns' business; of compaction it knows the seam, and that no turn may cross one that is open.
+How a turn goes is the turns' business. Of compaction it knows the seam, and that no turn may cross
+one that is open.
 """
 
 from __future__ import annotations
@@ -201,6 +202,7 @@ class Agent:
                 # Taken and running at once: in between, the agent would look idle.
                 prompt = self.inbox.next_turn.popleft()
                 self._turn = Stoppable(scope=anyio.CancelScope())
+                self.failure = None
                 try:
                     self.failure = await self._turns.run(prompt, self._turn)
                 finally:
