@@ -74,6 +74,7 @@ class Replaying:
                     failed = _told(error, path, only=only)
                     continue
                 failed |= _unfiled(replay)
+                self._tell_stand_ins(replay)
                 self._show(replay)
         return FAILED if failed else DONE
 
@@ -89,8 +90,10 @@ class Replaying:
         return knowledge
 
     def _replay(self, log: ImportedLog, knowledge: KnowledgeBase | None) -> Replay:
-        replayer = Replayer(log, self.settings, knowledge)
-        with progress(log.path.name, len(log.items)) as advance:
+        with (
+            Replayer(log, self.settings, knowledge) as replayer,
+            progress(log.path.name, len(log.items)) as advance,
+        ):
             replay = anyio.run(replayer.run, _interruptible(advance))
         if knowledge is not None:
             # Also where nothing had to be filed: the archive then knows that it is nothing.
@@ -109,6 +112,17 @@ class Replaying:
         if self.out is not None:
             _write(self.out, replay)
         return replay
+
+    def _tell_stand_ins(self, replay: Replay) -> None:
+        """Say on stderr, too, where the log's own summary was asked for and another stands."""
+        if self.settings.summarizer != "recorded":
+            return
+        for index, made in enumerate(replay.compactions):
+            if made.summarizer != "recorded":
+                note(
+                    f"{replay.log.path}: compaction {index}: the log holds no summary; the "
+                    f"{made.summarizer} summarizer wrote one instead"
+                )
 
     def _show(self, replay: Replay) -> None:
         if self.as_json:
