@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ctxarchive.cli.output import note
+from ctxarchive.cli.output import abandon, note
 from ctxarchive.errors import CtxArchiveError
 
 COMMANDS = {
@@ -29,7 +29,8 @@ COMMANDS = {
 """Name and one-line help of every command."""
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes. ``FAILED``: nothing found, verification failed, or some of several inputs failed."""
+"""Exit codes. ``FAILED``: nothing found, verification failed, some of several inputs failed, or the
+output could not be written."""
 
 TRACEBACK = "CTXARCHIVE_TRACEBACK"
 """Environment variable that lets an unexpected error show where it was raised."""
@@ -97,9 +98,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = None if arguments is None else list(arguments)
     try:
         code = app.main(given, prog_name="ctxarchive", standalone_mode=False)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.flush()
     except click.UsageError as error:
         path = "ctxarchive" if error.ctx is None else error.ctx.command_path
-        note(f"{error.format_message().rstrip('.')}; see {path} --help")
+        told = error.format_message().rstrip(".")
+        if isinstance(error, click.NoSuchOption):
+            told += "; an argument that begins with - goes behind --"
+        note(f"{told}; see {path} --help")
         return BAD_INPUT
     except click.ClickException as error:
         note(error.format_message())
@@ -111,8 +117,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note(str(error) or type(error).__name__)
         return BAD_INPUT
     except OSError as error:
-        note(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        return BAD_INPUT
+        if error.filename:
+            note(f"{error.filename}: {error.strerror}")
+            return BAD_INPUT
+        if not isinstance(error, BrokenPipeError):  # a reader that has enough is told nothing
+            note(f"the output cannot be written: {error.strerror or error}")
+        abandon(sys.stdout)
+        return FAILED
     except Exception as error:  # one line, whatever it is
         if os.environ.get(TRACEBACK):
             raise

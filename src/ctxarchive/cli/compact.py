@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--window",
-    type=click.IntRange(min=1_000),
+    type=click.IntRange(min=1_000, max=1_000_000_000),
     help="Context window in tokens. Default: the log's own model's, else 200,000.",
 )
 @click.option(

@@ -42,6 +42,9 @@ from ctxarchive.session.pairing import open_calls
 DEFAULT_WINDOW = 200_000
 """Tokens assumed where a log's model is not known."""
 
+LARGEST_WINDOW = 1_000_000_000
+"""Tokens; a log that claims more is not believed."""
+
 When = Literal["pressure", "recorded", "end"]
 SummarizerName = Literal["extractive", "recorded"]
 
@@ -157,7 +160,7 @@ class Replayer:
         self, log: ImportedLog, settings: ReplaySettings, knowledge: KnowledgeBase | None
     ) -> None:
         self.log = log
-        self.window = settings.window or log.context_window or DEFAULT_WINDOW
+        self.window = settings.window or _capacity(log) or DEFAULT_WINDOW
         self.session_id = f"{log.session_id}~{settings.fingerprint(self.window)}"
         self._at = settings.at
         self._summarizer = settings.summarizer
@@ -357,7 +360,9 @@ class Replayer:
         text = joined_text(checkpoint.message.content) if checkpoint.message else ""
         framed = parse_frame(text)
         entries, _ = parse_additions(framed.additions)
-        reports = {report.stage: report for report in self._stages.get(event.data.compaction_id, [])}
+        reports = {
+            report.stage: report for report in self._stages.get(event.data.compaction_id, [])
+        }
         filed = reports.get("filed")
         numbers = {} if filed is None else filed.numbers
         return ReplayedCompaction(
@@ -385,6 +390,12 @@ class Replayer:
             if event.message is not None
             and not (isinstance(event, UserMessage) and event.is_checkpoint)
         )
+
+
+def _capacity(log: ImportedLog) -> int | None:
+    """The window that a log names, where it is one that a model could have."""
+    window = log.context_window
+    return window if window is not None and 0 < window <= LARGEST_WINDOW else None
 
 
 def _whole(entry: ParsedEntry) -> Pointer | None:
