@@ -46,6 +46,11 @@ if TYPE_CHECKING:
     "installed one. Default: the config's.",
 )
 @click.option(
+    "--session-id",
+    metavar="ID",
+    help="The session's id, instead of the log's own; for one LOG only.",
+)
+@click.option(
     "--window",
     type=click.IntRange(min=1_000, max=1_000_000_000),
     help="Context window in tokens. Default: the log's own model's, else 200,000.",
@@ -80,6 +85,7 @@ def command(
     at: When,
     summarizer: SummarizerName,
     backend: str | None,
+    session_id: str | None,
     window: int | None,
     max_addition_chars: int | None,
     config: Path | None,
@@ -92,6 +98,8 @@ def command(
         raise ConfigError(
             "--summarizer recorded: only with --at recorded; add it, or leave --summarizer out"
         )
+    if session_id is not None and (len(logs) > 1 or not session_id.strip()):
+        raise ConfigError("--session-id: takes one LOG and an id that is not blank")
     from ctxarchive.cli.archives import default_archive
     from ctxarchive.cli.output import note
     from ctxarchive.cli.replaying import Replaying
@@ -115,6 +123,7 @@ def command(
         settings=ReplaySettings(at=at, summarizer=summarizer, window=window, settings=settings),
         archive=archive or default_archive() if settings.backend == "archive" else None,
         named=archive is not None,
+        session_id=session_id,
         out=out,
         as_json=as_json,
     )
