@@ -81,14 +81,14 @@ def _extend(session: Session, balance: _Balance) -> None:
 
 
 def _step(event: Event, calls: set[str]) -> None:
-    if isinstance(event, AssistantMessage):
-        calls.update(
-            block.id for block in event.data.message.content if isinstance(block, ToolCallBlock)
-        )
-    elif isinstance(event, ToolResult):
-        call_id = event.data.message.block.tool_call_id
+    if isinstance(event, ToolResult):
+        call_id, _ = event.data.message.answer
         if call_id not in calls:
             raise SessionError(
                 "pairing", f"the tool/result at seq {event.seq} answers no open call ({call_id!r})"
             )
         calls.discard(call_id)
+    elif isinstance(event, AssistantMessage):
+        for block in event.data.message.content:
+            if isinstance(block, ToolCallBlock):
+                calls.add(block.id)
