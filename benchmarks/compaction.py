@@ -197,7 +197,7 @@ def in_a_row(backend: str, compactions: int, events: int, rounds: int) -> float:
         f"first five {early:.2f} ms, last five {late:.2f} ms, ratio {late / early:.2f} "
         f"(goal: at most 1.3)"
     )
-    return statistics.mean(times)
+    return sum(times) / len(times)
 
 
 def peaks(compactions: int, events: int) -> None:
@@ -250,7 +250,8 @@ def conversation(tokens: int) -> Session:
 def whole(tokens: int, rounds: int) -> None:
     """A whole compaction by the archive engine, priced with tiktoken, on the clock on the wall."""
     template = conversation(tokens)
-    cold, warm = [], []
+    cold: list[float] = []
+    warm: list[float] = []
     for _ in range(rounds + 1):
         for found, prepared in ((cold, False), (warm, True)):
             session, meter = Session.create("whole", template.events), TokenMeter()

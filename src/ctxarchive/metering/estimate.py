@@ -48,9 +48,11 @@ def event_tokens(event: Event, count: Count) -> int:
     Raises:
         SessionError: ``event``, when a tool result names no call.
     """
-    if isinstance(event, UserMessage):
+    # The type's name first: of a class it is not, an event is asked five times as slowly.
+    kind = event.type
+    if kind == "user/message" and isinstance(event, UserMessage):
         return MESSAGE_TOKENS + _content_tokens(event.data.content, count)
-    if isinstance(event, AssistantMessage):
+    if kind == "assistant/message" and isinstance(event, AssistantMessage):
         return MESSAGE_TOKENS + _content_tokens(event.data.message.content, count)
     if isinstance(event, ToolResult):
         _, answer = event.data.message.answer

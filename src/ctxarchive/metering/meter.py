@@ -156,13 +156,15 @@ class TokenMeter:
                     state.header_tokens = headers[event.seq]
                     state.reported = None
                 continue
-            if isinstance(operation, Replace):
+            if operation == "append":
+                appended.append(event.seq)
+            elif isinstance(operation, Replace):
                 state.append(appended)
                 appended = []
                 state.replace(operation, event.seq)
-            else:
-                appended.append(event.seq)
-            if self._trust_usage and isinstance(event, AssistantMessage) and event.data.usage:
+            if not self._trust_usage or event.type != "assistant/message":
+                continue
+            if isinstance(event, AssistantMessage) and event.data.usage:
                 state.append(appended)
                 appended = []
                 total = reported_total(event.data.usage)

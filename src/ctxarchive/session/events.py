@@ -155,7 +155,7 @@ class ToolMessage(WireModel):
             SessionError: ``event``, when no call is named.
         """
         for block in self.content:
-            if isinstance(block, ToolResultBlock):
+            if block.type == "tool-result" and isinstance(block, ToolResultBlock):
                 return block.tool_call_id, block.content
         call_id = self.tool_call_id
         if call_id is None and self.source is not None:
