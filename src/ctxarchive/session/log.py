@@ -128,6 +128,10 @@ class Session:
             return self._events[seq]
         raise SessionError("surface", f"no event at seq {seq}: the log has {len(self._events)}")
 
+    def since(self, seq: int) -> Sequence[Event]:
+        """The events from ``seq`` on, oldest first."""
+        return self._events[seq:]
+
     def last(self, event_type: str) -> Event | None:
         """The newest event of a type, in O(1)."""
         seq = self._last.get(event_type)
