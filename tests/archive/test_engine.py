@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -266,7 +267,7 @@ def test_an_earlier_checkpoint_is_filed_as_one_and_never_shown_as_anybody_s_word
     filed = records(knowledge)[checkpoint]
     assert (filed.kind, filed.layer, filed.role) == ("checkpoint", "narrative", "user")
     assert f"[user {checkpoint}," not in text
-    assert "earlier compaction: seq 0.." in text
+    assert re.search(rf"\n- seq 0\.\.\d+, checkpoint {checkpoint}, \d{{4}}-", text)
     assert text.count("This checkpoint condenses") == 1
 
 
