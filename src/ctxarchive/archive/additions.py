@@ -160,7 +160,10 @@ class AdditionsBuilder:
             return room.take(self.meter.text(token) + 1, len(token) + 1)
 
         in_view = {part for token in tokens(shown) for part in parts(token)}
-        candidates = ranked(history.uses, self.config.anchor_weights, moment)
+        # What cannot be printed on a line cannot be asked with either.
+        candidates = filter(
+            str.isprintable, ranked(history.uses, self.config.anchor_weights, moment)
+        )
         return grouped(select(candidates, in_view, fits))
 
     def _standing(self, item: Record, history: History) -> Entry:

@@ -137,7 +137,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
                 did not say, and whatever the archive cannot do.
         """
         return await self._mark(
-            session, lambda: marking.pin(self.knowledge, session.id, seq, _looked_up(session, seq))
+            session, (seq,), lambda found: marking.pin(self.knowledge, session.id, seq, found)
         )
 
     async def unpin(self, session: Session, seq: int) -> str:
