@@ -26,6 +26,9 @@ from ctxarchive.archive.settings import AnchorWeights
 from ctxarchive.session.events import AssistantMessage, Event, ToolResult, UserMessage
 from ctxarchive.session.messages import ToolCallBlock, joined_text
 
+GONE_AFTER = 8
+"""Compactions since its last use after which a token is no anchor any more; a search finds it."""
+
 _EDITS = ('"old_string"', '"new_string"', '"content"', '"file_text"', "*** Begin Patch")
 
 _BREAKS: Mapping[AnchorKind, str] = {"commands": ", "}
@@ -152,9 +155,14 @@ def _recency(seq: int, moment: Moment) -> float:
 
 def ranked(uses: Mapping[str, Use], weights: AnchorWeights, moment: Moment) -> list[str]:
     """The tokens that are worth anything, the likeliest first; equal ones in order of their text."""
+    gone = moment.earlier[-GONE_AFTER] if len(moment.earlier) >= GONE_AFTER else -1
     called = {word for token, use in uses.items() if use.calls for word in words(token)}
     moment = replace(moment, called_words=called)
-    scores = {token: score(token, use, weights, moment) for token, use in uses.items()}
+    scores = {
+        token: score(token, use, weights, moment)
+        for token, use in uses.items()
+        if use.last_seq > gone
+    }
     worthy = [token for token, value in scores.items() if value > 0]
     return sorted(worthy, key=lambda token: (-scores[token], token))
 

@@ -137,7 +137,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
                 did not say, and whatever the archive cannot do.
         """
         return await self._mark(
-            session, lambda: marking.pin(self.knowledge, session.id, seq, _looked_up(session, seq))
+            session, (seq,), lambda found: marking.pin(self.knowledge, session.id, seq, found)
         )
 
     async def unpin(self, session: Session, seq: int) -> str:
@@ -329,7 +329,7 @@ def _older_messages(
     """What the user said that neither stands in view nor in the span; all of it is filed."""
     found: list[Record] = []
     for seq in history.constraints[: bisect_right(history.constraints, through)]:
-        if seq in span or seq in session.surface:
+        if seq in span or history.newest(seq) in session.surface:
             continue
         # Made once: the standing messages of a long session are the same every time.
         if seq not in history.said:

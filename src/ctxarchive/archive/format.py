@@ -122,9 +122,12 @@ def fold_line(items: Sequence[str], count: int, first: int, last: int, pointer: 
 
 
 def one_line(text: str) -> str:
-    """``text`` without line breaks, control characters or arrows, so that it cannot end its line."""
+    """``text`` without line breaks, control characters, arrows or calls.
+
+    So it cannot end its line, and nothing in it reads like a pointer.
+    """
     flat = "".join(" " if not character.isprintable() else character for character in text)
-    return " ".join(flat.split()).replace("→", "->")
+    return " ".join(flat.split()).replace("→", "->").replace("ctx_search(", "ctx_search (")
 
 
 def one_word(name: str) -> str:
