@@ -16,14 +16,23 @@ from dataclasses import dataclass, replace
 from ctxarchive.archive.format import STANDING_HEADING, TRANSCRIPT_HEADING
 from ctxarchive.archive.rules import RULE_LIKE
 from ctxarchive.archive.settings import TranscriptConfig
-from ctxarchive.archive.transcript import Entry, Kind, message_entry, run_line
+from ctxarchive.archive.transcript import Entry, Kind, message_entry, rules_of, run_line
 from ctxarchive.knowledge.records import Record
 
 PROSE: frozenset[Kind] = frozenset({"narrative", "finding"})
 """The kinds of assistant prose."""
 
-HARDER = ((400, 150), (160, 60))
-"""``clip_at`` and ``keep`` of user messages that must give way, step by step."""
+HARDER = ((400, 150), (160, 60), (160, 0))
+"""``clip_at`` and ``keep`` of user messages that must give way, step by step.
+
+The last step is for messages with rule-like sentences, and leaves nothing else of them."""
+
+RULE_SHARE = 0.25
+"""Share of a bound that rules may take from the anchors; pinned messages may take more."""
+
+RULE_CHARS, NEWEST_CHARS, NOTICE_CHARS = 300, 500, 170
+"""What one rule takes at most of that share, what the newest message takes, and a line beside it."""
+
 
 SECTIONS = ("standing", "span")
 
@@ -77,6 +86,41 @@ def fit(
     if draft.fits(limits):
         return draft.text
     return material.index if _alone_fits(material.index, limits, price) else ""
+
+
+def with_room_for_rules(
+    rest: Limits,
+    whole: Limits,
+    entries: Iterable[Entry],
+    index: str,
+    price: Callable[[str], int],
+) -> Limits:
+    """``rest`` with room for pinned messages and the newest, and for rules up to their share.
+
+    Args:
+        rest: what is left for all but the anchors.
+        whole: what the anchors have a part of.
+        entries: everything that may be shown.
+        index: the index, which stands beside them.
+        price: tokens of a text.
+    """
+    users = [entry for entry in entries if entry.kind == "user"]
+    pinned = [entry for entry in users if entry.pinned]
+    ruling = [entry for entry in users if not entry.pinned and entry.worth >= RULE_LIKE]
+    beside = NOTICE_CHARS * (len(pinned) + 1)
+    beside += sum(min(len(entry.shown), NEWEST_CHARS) for entry in users[-1:])
+    chars = sum(len(entry.shown) for entry in pinned) + beside + len(index)
+    rules = sum(min(len(entry.shown), RULE_CHARS) + NOTICE_CHARS for entry in ruling)
+    tokens = sum(price(entry.shown) for entry in pinned) + beside // 3 + price(index)
+    tokens += min(rules // 3, int(whole.tokens * RULE_SHARE))
+    if rest.chars is None or whole.chars is None:
+        return replace(rest, tokens=max(rest.tokens, min(tokens, whole.tokens)))
+    chars += min(rules, int(whole.chars * RULE_SHARE))
+    return replace(
+        rest,
+        tokens=max(rest.tokens, min(tokens, whole.tokens)),
+        chars=max(rest.chars, min(chars, whole.chars)),
+    )
 
 
 def _alone_fits(text: str, limits: Limits, price: Callable[[str], int]) -> bool:
@@ -237,6 +281,8 @@ class _Draft:
                 name, place = waiting.pop(0)
                 entry = self._entries[name][place]
                 if entry.record is None or len(entry.record.text) <= clip_at:
+                    continue
+                if not keep and not rules_of(entry.record):
                     continue
                 shorter = replace(message_entry(entry.record, clip_at, keep), pinned=entry.pinned)
                 saved += self._cost(entry.shown) - self._cost(shorter.shown)

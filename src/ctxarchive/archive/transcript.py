@@ -90,6 +90,11 @@ def message_entry(record: Record, clip_at: int, keep: int) -> Entry:
     return Entry(kind=kind, record=record, shown=f"{heading}\n{shown}", worth=value)
 
 
+def rules_of(record: Record) -> tuple[Sentence, ...]:
+    """The rule-like sentences of a user's message."""
+    return _read(record.text)[1]
+
+
 @lru_cache(maxsize=512)
 def _read(text: str) -> tuple[float, tuple[Sentence, ...]]:
     """What a user's message is worth as a rule, and its rule-like sentences."""
