@@ -30,6 +30,7 @@ from ctxarchive.knowledge.records import LAYERS
 from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import Measurement, TokenMeter
 from ctxarchive.metering.tokenizers import estimator
+from ctxarchive.replay.marked import marked_session
 from ctxarchive.session.events import CompactionSummary, UserMessage
 from ctxarchive.session.jsontext import dump_json
 from ctxarchive.session.log import Session
@@ -150,7 +151,9 @@ class Replayer:
     ) -> None:
         self.log = log
         self.window = settings.window or log.context_window or DEFAULT_WINDOW
-        self.session_id = f"{log.session_id}~{settings.fingerprint(self.window)}"
+        plain = f"{log.session_id}~{settings.fingerprint(self.window)}"
+        filing = None if settings.settings.backend == "basic" else knowledge
+        self.session_id = marked_session(plain, filing)
         self._at = settings.at
         self._playback = Playback(log, session_id=self.session_id)
         # The log's own usage counts are of a history that this replay does not have.
