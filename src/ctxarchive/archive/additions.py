@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 
 from ctxarchive.archive.anchor_ranking import Moment, grouped, ranked, select
 from ctxarchive.archive.anchors import parts, tokens
-from ctxarchive.archive.fitting import Limits, Material, fit, with_room_for_rules
+from ctxarchive.archive.fitting import (
+    Limits,
+    Material,
+    fit,
+    is_crowded,
+    needed,
+    with_room_for_rules,
+)
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import ANCHORS_TITLE, Holding, index_text, short_index
 from ctxarchive.archive.settings import TranscriptConfig
@@ -72,7 +79,10 @@ class AdditionsBuilder:
         ]
         span = [_marked(item, kept.marks) or self._entry(item, history) for item in kept.span]
         index = self._index(input, history, kept, rest)
-        rest = with_room_for_rules(rest, limits, [*standing, *span], index, self.meter.text)
+        need = needed([*standing, *span], self._priced(history))
+        if is_crowded(need, index, limits, self.meter.text):
+            index = short_index(input.session.id)
+        rest = with_room_for_rules(rest, limits, need, index, self.meter.text)
         material = Material(
             standing=tuple(standing),
             span=tuple(span),
