@@ -26,8 +26,9 @@ HARDER = ((400, 150), (160, 60), (160, 0))
 
 The last step is for messages with rule-like sentences, and leaves nothing else of them."""
 
-RULE_SHARE = 0.25
-"""Share of a bound that rules may take from the anchors; pinned messages may take more."""
+RULE_SHARE, NEWEST_SHARE = 0.25, 0.125
+"""Shares of a bound that rules and the newest message may take from the anchors; pinned messages
+may take more."""
 
 RULE_CHARS, NEWEST_CHARS, NOTICE_CHARS = 300, 500, 170
 """What one rule takes at most of that share, what the newest message takes, and a line beside it."""
@@ -35,7 +36,7 @@ RULE_CHARS, NEWEST_CHARS, NOTICE_CHARS = 300, 500, 170
 
 SECTIONS = ("standing", "span")
 
-PARTS = 4
+PARTS = 12
 """Parts of the span, by number of entries, that give way one after the other."""
 
 
@@ -94,14 +95,26 @@ def fit(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What the user's words take that should stay whatever else goes."""
+    """What the user's words take that should stay whatever else goes, with the lines beside them."""
 
     pinned: int
-    """Code points of pinned messages, of the newest one and of the lines beside them."""
+    """Code points of pinned messages."""
+    newest: int
+    """Code points of the newest message."""
     rules: int
-    """Code points of rules, and of the lines beside them."""
+    """Code points of rules."""
     pinned_tokens: int
-    rules_tokens: int
+    """Tokens of pinned messages."""
+
+    def within(self, chars: int) -> int:
+        """Code points kept of a bound: pinned ones first, of the others a share of it."""
+        newest = min(self.newest, int(chars * NEWEST_SHARE))
+        return self.pinned + newest + min(self.rules, int(chars * RULE_SHARE))
+
+    def within_tokens(self, tokens: int) -> int:
+        """The same in tokens."""
+        newest = min(self.newest // 3, int(tokens * NEWEST_SHARE))
+        return self.pinned_tokens + newest + min(self.rules // 3, int(tokens * RULE_SHARE))
 
 
 def needed(entries: Iterable[Entry], price: Callable[[str], int]) -> Need:
@@ -109,28 +122,28 @@ def needed(entries: Iterable[Entry], price: Callable[[str], int]) -> Need:
     users = [entry for entry in entries if entry.kind == "user"]
     pinned = [entry for entry in users if entry.pinned]
     ruling = [entry for entry in users if not entry.pinned and entry.worth >= RULE_LIKE]
-    beside = NOTICE_CHARS * (len(pinned) + 1)
-    beside += sum(min(len(entry.shown), NEWEST_CHARS) for entry in users[-1:])
-    rules = sum(min(len(entry.shown), RULE_CHARS) for entry in ruling)
     return Need(
-        pinned=sum(len(entry.shown) for entry in pinned) + beside,
-        rules=rules + NOTICE_CHARS * len(ruling),
-        pinned_tokens=sum(price(entry.shown) for entry in pinned) + beside // 3,
-        rules_tokens=(rules + NOTICE_CHARS * len(ruling)) // 3,
+        pinned=sum(len(entry.shown) + NOTICE_CHARS for entry in pinned),
+        # A line stands before it and another behind.
+        newest=sum(min(len(entry.shown), NEWEST_CHARS) for entry in users[-1:]) + 2 * NOTICE_CHARS,
+        rules=sum(min(len(entry.shown), RULE_CHARS) + NOTICE_CHARS for entry in ruling),
+        pinned_tokens=sum(price(entry.shown) + NOTICE_CHARS // 3 for entry in pinned),
     )
 
 
 def is_crowded(need: Need, index: str, whole: Limits, price: Callable[[str], int]) -> bool:
     """Whether ``index`` stands in the way of what the user's words need."""
-    if whole.chars is not None and len(index) + need.pinned + need.rules > whole.chars:
+    words = need.pinned + need.newest + need.rules
+    if whole.chars is not None and len(index) + words > whole.chars:
         return True
-    return price(index) + need.pinned_tokens + need.rules_tokens > whole.tokens
+    words = need.pinned_tokens + (need.newest + need.rules) // 3
+    return price(index) + words > whole.tokens
 
 
 def with_room_for_rules(
     rest: Limits, whole: Limits, need: Need, index: str, price: Callable[[str], int]
 ) -> Limits:
-    """``rest`` with room for pinned messages and the newest, and for rules up to their share.
+    """``rest`` with room for pinned messages, and for the newest and rules up to their shares.
 
     Args:
         rest: what is left for all but the anchors.
@@ -139,12 +152,11 @@ def with_room_for_rules(
         index: the index, which stands beside them.
         price: tokens of a text.
     """
-    tokens = need.pinned_tokens + price(index)
-    tokens += min(need.rules_tokens, int(whole.tokens * RULE_SHARE))
+    tokens = need.within_tokens(whole.tokens) + price(index)
     rest = replace(rest, tokens=max(rest.tokens, min(tokens, whole.tokens)))
     if rest.chars is None or whole.chars is None:
         return rest
-    chars = need.pinned + len(index) + min(need.rules, int(whole.chars * RULE_SHARE))
+    chars = need.within(whole.chars) + len(index)
     return replace(rest, chars=max(rest.chars, min(chars, whole.chars)))
 
 
