@@ -84,6 +84,15 @@ class Event(WireModel):
         """The message a model would see, or ``None`` for an event of the log only."""
         return None
 
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """What the message says, of a tool result its answer's blocks; no message is made for it.
+
+        Raises:
+            SessionError: ``event``, when a tool result names no call.
+        """
+        return ()
+
 
 class UserMessageData(WireModel):
     """A user-role message."""
@@ -107,6 +116,11 @@ class UserMessage(Event):
         return Message(
             role="user", content=self.data.content, source=self.data.source, id=self.data.id
         )
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """The message's blocks."""
+        return self.data.content
 
     @property
     def is_checkpoint(self) -> bool:
@@ -135,6 +149,11 @@ class AssistantMessage(Event):
     def message(self) -> Message:
         """The message as the model sees it."""
         return self.data.message
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """The message's blocks."""
+        return self.data.message.content
 
 
 class ToolMessage(WireModel):
@@ -209,6 +228,15 @@ class ToolResult(Event):
             source=self.data.message.source,
             id=self.data.message.id,
         )
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """The answer's blocks, in either spelling.
+
+        Raises:
+            SessionError: ``event``, when no call is named.
+        """
+        return self.data.message.answer[1]
 
 
 class TurnData(WireModel):
