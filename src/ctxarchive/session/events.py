@@ -18,9 +18,11 @@ from ctxarchive.session.messages import (
     ContentBlock,
     Message,
     Source,
+    TextBlock,
     ToolResultBlock,
     WireModel,
     is_checkpoint_source,
+    text_block,
 )
 
 
@@ -101,6 +103,24 @@ class UserMessageData(WireModel):
     content: tuple[ContentBlock, ...]
     source: Source | CheckpointSource = Source(kind="user")
     id: str | None = None
+
+
+def user_message(prompt: str | UserMessageData, *, kind: str = "user") -> UserMessageData:
+    """A user-role message that says something.
+
+    Args:
+        prompt: its text; a finished message is taken as it is.
+        kind: its source, for a text.
+
+    Raises:
+        SessionError: ``event``, for one that says nothing: no provider takes an empty message.
+    """
+    message = prompt
+    if isinstance(message, str):
+        message = UserMessageData(content=(text_block(message),), source=Source(kind=kind))
+    if all(isinstance(block, TextBlock) and not block.text.strip() for block in message.content):
+        raise SessionError("event", "an empty message")
+    return message
 
 
 class UserMessage(Event):
