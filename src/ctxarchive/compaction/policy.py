@@ -120,13 +120,17 @@ class CompactionPolicy(BaseModel):
         retain = int(window * retain_ratio) if retain_tokens is None else retain_tokens
         if retain >= threshold:
             key = "retain_ratio" if retain_tokens is None else "retain_tokens"
-            target = f" of {provider}/{model}" if provider or model else ""
             raise ConfigError(
                 f"{section}.{key}: retained tail of {retain} tokens is not below the threshold of "
                 f"{threshold} tokens (threshold_ratio {threshold_ratio:g} of the window of "
-                f"{window} tokens{target}); lower {key}"
+                f"{window} tokens of {target_name(provider, model)}); lower {key}"
             )
         return Budget(window=window, threshold=threshold, retain=retain, max_tokens=max_tokens)
+
+
+def target_name(provider: str, model: str) -> str:
+    """What to call a target in a message; either part may be blank, where routing names none."""
+    return "/".join(part for part in (provider, model) if part) or "the default model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

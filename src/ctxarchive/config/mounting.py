@@ -12,7 +12,6 @@ from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from ctxarchive.agent.toolbox import Tool
 from ctxarchive.archive.engine import ArchiveCompactionEngine
 from ctxarchive.archive.opening import open_archive
 from ctxarchive.compaction.basic import BasicCompactionEngine
@@ -27,6 +26,7 @@ from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.metering.tokenizers import estimator
 from ctxarchive.tools.ctx_search import CtxSearchTool
+from ctxarchive.tools.toolbox import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
