@@ -138,8 +138,8 @@ def test_a_tail_that_fills_the_window_names_the_key(
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("[" * 3_000 + "]" * 3_000, "nested too deeply"),
-        ("9" * 5_000, "holds a whole number of more than 4300 digits"),
+        ("[" * 3_000 + "]" * 3_000, "not JSON that can be read: nested too deeply"),
+        ("9" * 5_000, "not JSON that can be read: a whole number of more than 4300 digits"),
     ],
 )
 def test_what_is_more_than_can_be_read_is_named_by_its_line(
