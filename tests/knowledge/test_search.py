@@ -143,6 +143,7 @@ SCOPE = st.builds(
     before_seq=BOUND,
     after_time=BOUND,
     before_time=BOUND,
+    through=st.dictionaries(st.sampled_from("abcd"), st.integers(-1, 7), max_size=3),
 )
 
 
@@ -158,6 +159,7 @@ def inside(scope: Scope, record: Record) -> bool:
                 for source in scope.sources
             )
         )
+        and seq <= scope.through.get(record.session, seq)
         and (scope.after_seq is None or seq > scope.after_seq)
         and (scope.before_seq is None or seq < scope.before_seq)
         and not (timed and when is None)
