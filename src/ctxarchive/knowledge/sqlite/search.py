@@ -7,9 +7,10 @@ word, whatever the scope.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ctxarchive.errors import KnowledgeError
@@ -172,21 +173,53 @@ class Searcher:
 
     # -- hits
 
-    def _hits(self, question: _Question, ranked: Iterable[tuple[float, Candidate]]) -> list[Hit]:
-        """The best candidates that hold every quoted phrase, exact ones first."""
+    def _hits(self, question: _Question, ranked: Sequence[tuple[float, Candidate]]) -> list[Hit]:
+        """The best candidates that hold every quoted phrase, exact ones first.
+
+        Those that hold the query as it is spelt come before all that hold only its words, however
+        many of those there are: ``./run`` before ``bin/run``, ``filePath`` before ``file_path``.
+        """
         parsed = question.parsed
         limit = question.request.limit
-        hits: list[Hit] = []
+        hits: list[tuple[bool, Hit]] = []
+        looked = 0
         for score, candidate in ranked:
-            record = self._record(candidate.key)
-            text = plain(record.text)
-            if all(phrase in text for phrase in parsed.phrases):
-                factor = exactness(text, parsed.needles)
-                hits.append(_hit(record, parsed, score * factor))
             if len(hits) >= 2 * limit + 5:
                 break
-        hits.sort(key=lambda hit: -hit.score)
-        return hits[:limit]
+            looked += 1
+            hits.extend(self._hit(candidate, parsed, score))
+        if parsed.spelt and sum(spelt for spelt, _ in hits) < limit:
+            rest = {candidate.key: (score, candidate) for score, candidate in ranked[looked:]}
+            for key in self._spelling(parsed.spelt, list(rest)):
+                score, candidate = rest[key]
+                hits.extend(self._hit(candidate, parsed, score))
+        lift = max((hit.score for spelt, hit in hits if not spelt), default=0.0)
+        order = [
+            replace(hit, score=hit.score + lift) if spelt and lift else hit for spelt, hit in hits
+        ]
+        return sorted(order, key=lambda hit: -hit.score)[:limit]
+
+    def _hit(
+        self, candidate: Candidate, parsed: ParsedQuery, score: float
+    ) -> Iterator[tuple[bool, Hit]]:
+        """A candidate's hit, and whether it is an original that holds the query as it is spelt."""
+        record = self._record(candidate.key)
+        text = plain(record.text)
+        if all(phrase in text for phrase in parsed.phrases):
+            spelt = bool(parsed.spelt) and parsed.spelt in record.text
+            factor = exactness(text, parsed.needles)
+            yield spelt and record.kind == "original", _hit(record, parsed, score * factor)
+
+    def _spelling(self, spelt: str, keys: Sequence[int]) -> list[int]:
+        """Which of some records hold a text as it is spelt, as far as JSON spells it the same."""
+        if not keys or json.dumps(spelt) != f'"{spelt}"':
+            return []
+        rows = self._records.connection.all(
+            "SELECT key FROM main.records WHERE key IN (SELECT value FROM json_each(:keys))"
+            " AND (instr(event, :spelt) OR instr(head, :spelt)) ORDER BY key DESC",
+            {"keys": json.dumps(keys), "spelt": spelt},
+        )
+        return [key for (key,) in rows]
 
     def _record(self, key: int) -> Record:
         """A record for showing; of one that cannot be rendered, its JSON as it stands."""
