@@ -23,6 +23,7 @@ from ctxarchive.archive.generations import (
     summed,
     words_of,
 )
+from ctxarchive.archive.layers import is_said
 from ctxarchive.archive.recording import call_line, original_seq
 from ctxarchive.archive.transcript import Entry
 from ctxarchive.knowledge.records import Record
@@ -87,6 +88,7 @@ class History:
         self._checkpoints: set[int] = set()
         self._tallied = 0
         self._stands_for: dict[int, int] = {}
+        self._newest: dict[int, int] = {}
         self._next = 0
         self._open: dict[str, Call] = {}
         self._summary: CompactionSummary | None = None
@@ -107,6 +109,10 @@ class History:
         """The seq under which the content of ``seq`` is archived: its own, or its original's."""
         return self._stands_for.get(seq, seq)
 
+    def newest(self, seq: int) -> int:
+        """The seq of what a host put last in the place of the event at ``seq``; or its own."""
+        return self._newest.get(seq, seq)
+
     def _take(self, event: Event) -> None:
         if isinstance(event, AssistantMessage):
             for block in event.data.message.content:
@@ -125,7 +131,9 @@ class History:
     def _content(self, event: Event) -> None:
         cited = original_seq(event)
         if cited != event.seq:
-            self._stands_for[event.seq] = self.original(cited)
+            original = self.original(cited)
+            self._stands_for[event.seq] = original
+            self._newest[original] = event.seq
             return
         self.content.append(event.seq)
         if not isinstance(event, UserMessage):
@@ -134,7 +142,7 @@ class History:
             self._checkpoint(event)
         else:
             self.originals.append(event.seq)
-            if event.data.source.kind == "user":
+            if is_said(event):
                 self.constraints.append(event.seq)
                 self._hear(event.seq, words_of(joined_text(event.data.content), USER_WEIGHT))
 

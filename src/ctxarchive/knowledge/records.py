@@ -70,6 +70,9 @@ class SourceRef:
     """``None`` for every layer of the session."""
 
 
+TAKEN: Final = "filed with other content already"
+"""What a ``conflict`` says of the key that another record has."""
+
 _PREFIX: Final = "session/"
 _ENCODED_CHARACTERS: Final = frozenset("/'\"`%()[]{}<>,")
 _ENCODED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"})
