@@ -282,7 +282,7 @@ def test_what_is_spelt_as_asked_comes_before_any_number_of_other_spellings(
 ) -> None:
     """Though their words are the same, and theirs are newer, shorter and more."""
     spelt = f"we looked at {query} among a great many other things that day " + "and on " * 50
-    archive.put([make("s", 1, spelt), *(make("s", 2 + place, others) for place in range(90))])
+    archive.put([make("s", 1, spelt), *(make("s", 2 + place, others) for place in range(230))])
     for _ in range(2):
         hits = ask(archive, query)
         assert hits[0].seq == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -25,6 +25,8 @@ from ctxarchive.knowledge.store import Hit, SearchAnswer, SearchRequest, Tier
 
 STRICT_CANDIDATES: Final = 200
 """The newest so many records of a range that hold every term are ranked."""
+SPELT_CANDIDATES: Final = 1_000
+"""Where none of those holds the query as it is spelt, so many are searched for one that does."""
 LOOSE_CANDIDATES: Final = 100
 """The newest so many records of a range that hold a term, for each term."""
 SCANNED_RECORDS: Final = 50_000
@@ -103,6 +105,9 @@ class Searcher:
             candidate = _candidate(row, terms)
             if all(candidate.counts):
                 found[candidate.key] = candidate
+        if len(found) >= STRICT_CANDIDATES and (spelt := _as_in_json(question.parsed.spelt)):
+            for row in self._older(question, spelt, found):
+                found[row[0]] = _candidate(row, terms)
         for scanned, counts in question.scanned:
             if all(counts):
                 found[scanned.key] = Candidate(
@@ -147,6 +152,30 @@ class Searcher:
                     {**bindings, "expression": expression},
                 )
 
+    def _older(
+        self, question: _Question, spelt: str, found: Mapping[int, Candidate]
+    ) -> Iterator[Row]:
+        """Rows that hold the query as it is spelt, where the newest hold its words alone."""
+        if self._spelling(spelt, list(found)):
+            return
+        for keys in question.ranges:
+            condition, bindings = conditions(question.request.scope, keys, table="r")
+            for table in TABLES:
+                yield from self._records.connection.all(
+                    "SELECT key, kind, counts FROM (SELECT r.key AS key, r.kind AS kind,"
+                    f" phrase_counts({table}) AS counts, r.event AS event, r.head AS head"
+                    f" FROM search.{table} CROSS JOIN main.records AS r ON r.key = {table}.rowid"
+                    f" WHERE {table} MATCH :expression AND {table}.rowid BETWEEN :first AND :last"
+                    f" AND {condition} ORDER BY {table}.rowid DESC LIMIT {SPELT_CANDIDATES})"
+                    " WHERE instr(event, :spelt) OR instr(head, :spelt) LIMIT :most",
+                    {
+                        **bindings,
+                        "expression": question.parsed.expression(),
+                        "spelt": spelt,
+                        "most": question.request.limit,
+                    },
+                )
+
     def _scan(self, question: _Question) -> Iterator[tuple[Candidate, tuple[int, ...]]]:
         """What the index does not hold, judged by the terms themselves."""
         parsed = question.parsed
@@ -188,9 +217,10 @@ class Searcher:
                 break
             looked += 1
             hits.extend(self._hit(candidate, parsed, score))
-        if parsed.spelt and sum(spelt for spelt, _ in hits) < limit:
+        spelt_in_json = _as_in_json(parsed.spelt)
+        if spelt_in_json and sum(spelt for spelt, _ in hits) < limit:
             rest = {candidate.key: (score, candidate) for score, candidate in ranked[looked:]}
-            for key in self._spelling(parsed.spelt, list(rest)):
+            for key in self._spelling(spelt_in_json, list(rest)):
                 score, candidate = rest[key]
                 hits.extend(self._hit(candidate, parsed, score))
         lift = max((hit.score for spelt, hit in hits if not spelt), default=0.0)
@@ -211,9 +241,7 @@ class Searcher:
             yield spelt and record.kind == "original", _hit(record, parsed, score * factor)
 
     def _spelling(self, spelt: str, keys: Sequence[int]) -> list[int]:
-        """Which of some records hold a text as it is spelt, as far as JSON spells it the same."""
-        if not keys or json.dumps(spelt) != f'"{spelt}"':
-            return []
+        """Which of some records hold a text as it is spelt."""
         rows = self._records.connection.all(
             "SELECT key FROM main.records WHERE key IN (SELECT value FROM json_each(:keys))"
             " AND (instr(event, :spelt) OR instr(head, :spelt)) ORDER BY key DESC",
@@ -283,6 +311,11 @@ def _anchor_conditions(anchors: Sequence[str]) -> tuple[str, dict[str, str]]:
         f" AND (event LIKE :{name} OR head LIKE :{name} OR instr(event, '\\u00'))" for name in named
     ]
     return "".join(tests), named
+
+
+def _as_in_json(spelt: str) -> str:
+    """A text as JSON holds it; empty where JSON may write it in several ways."""
+    return spelt if json.dumps(spelt) == f'"{spelt}"' else ""
 
 
 def _candidate(row: Row, terms: Sequence[Term]) -> Candidate:
