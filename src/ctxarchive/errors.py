@@ -42,7 +42,8 @@ class KnowledgeError(CtxArchiveError):
             ours), ``newer`` (written by a later schema), ``corrupt``, ``locked`` (waited the stated
             time for another writer), ``conflict`` (other content under a key that is taken),
             ``missing`` (no such file, session or record), ``purged``, ``scope`` (a source that
-            is malformed or outside what this reader may see), ``storage`` (any other refusal of
+            is malformed or outside what this reader may see), ``mark`` (a record that cannot be
+            marked so), ``storage`` (any other refusal of
             the file system).
     """
 
@@ -57,6 +58,7 @@ class KnowledgeError(CtxArchiveError):
         "missing",
         "purged",
         "scope",
+        "mark",
         "storage",
     ]
 

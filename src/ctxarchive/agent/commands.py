@@ -1,8 +1,12 @@
-"""What a person may ask of an agent beside its work: ``/compact``. One sentence an outcome."""
+"""What a person may ask of an agent beside its work: ``/compact``, ``/pin`` and the like.
+
+One sentence an outcome.
+"""
 
 from __future__ import annotations
 
 from ctxarchive.agent.loop import Agent
+from ctxarchive.agent.marking import USAGE, mark_command
 from ctxarchive.errors import ManualCompactionError
 
 _FAILED: dict[ManualCompactionError.Code, str] = {
@@ -50,7 +54,9 @@ async def run_command(agent: Agent, text: str, command_id: str | None = None) ->
         text: what was typed.
         command_id: names the command on the log.
     """
-    name, *rest = text.split() or [""]
+    name, *rest = text.split(maxsplit=1) or [""]
+    if name in USAGE:
+        return await mark_command(agent, name, rest[0] if rest else "")
     if name != "/compact":
         return None
     if rest:

@@ -375,7 +375,7 @@ class Replayer:
             checkpoint=text,
             summary=framed.summary,
             archived={name: numbers.get(name, 0) for name in (*LAYERS, "already")},
-            pointers=tuple(pointer for entry in entries if (pointer := _whole(entry)) is not None),
+            pointers=tuple(pointer for entry in entries for pointer in _whole(entry)),
             seconds={
                 name: reports[stage].seconds if stage in reports else 0.0
                 for name, stage in _SECONDS.items()
@@ -398,12 +398,14 @@ def _capacity(log: ImportedLog) -> int | None:
     return window if window is not None and 0 < window <= LARGEST_WINDOW else None
 
 
-def _whole(entry: ParsedEntry) -> Pointer | None:
-    """An entry's pointer, with the length of what it returns."""
-    pointer = entry.pointer
-    if pointer is None or pointer.seq is None or pointer.length is not None:
-        return pointer
-    return replace(pointer, length=entry.chars)
+def _whole(entry: ParsedEntry) -> tuple[Pointer, ...]:
+    """An entry's pointers, with the length of what each returns."""
+    return tuple(
+        pointer
+        if pointer.seq is None or pointer.length is not None
+        else replace(pointer, length=entry.chars)
+        for pointer in entry.pointers
+    )
 
 
 _SECONDS = {

@@ -176,5 +176,21 @@ def create_tables(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (create_tables,)
+def add_marks(connection: Connection) -> None:
+    """What a person pinned or superseded; ``session`` is an ordinal, ``at`` in milliseconds."""
+    connection.all(
+        """
+        CREATE TABLE marks(
+            session INTEGER NOT NULL,
+            seq INTEGER NOT NULL,
+            mark TEXT NOT NULL,
+            by_seq INTEGER,
+            at INTEGER NOT NULL,
+            PRIMARY KEY (session, seq)
+        ) WITHOUT ROWID;
+        """
+    )
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (create_tables, add_marks)
 """In order; a file's ``user_version`` is how many of them it has seen. Never change one: add one."""
