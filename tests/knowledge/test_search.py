@@ -271,6 +271,28 @@ def test_the_identifier_itself_outranks_its_scattered_words(
         archive.index_pending()
 
 
+@pytest.mark.parametrize(
+    ("query", "others"),
+    [
+        ("./cmd/run", "bin/cmd/run cmd run"),
+        ("filePath", "file_path filepath"),
+        ("E_OK", "eok e-ok"),
+    ],
+)
+def test_what_is_spelt_as_asked_comes_before_any_number_of_other_spellings(
+    archive: SqliteKnowledgeBase, make: Make, query: str, others: str
+) -> None:
+    """Though their words are the same, and theirs are newer, shorter and more."""
+    spelt = f"we looked at {query} among a great many other things that day " + "and on " * 50
+    archive.put([make("s", 1, spelt), *(make("s", 2 + place, others) for place in range(230))])
+    for _ in range(2):
+        hits = ask(archive, query)
+        assert hits[0].seq == 1
+        assert hits[0].score > hits[1].score
+        assert len(hits) == 20
+        archive.index_pending()
+
+
 def test_an_empty_limit_or_scope_finds_nothing(filled: SqliteKnowledgeBase) -> None:
     assert filled.search(SearchRequest(query="user", limit=0)).tier == "none"
     assert ask(filled, "user", Scope(sources=())) == ()
