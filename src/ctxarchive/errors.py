@@ -154,6 +154,21 @@ class CompactionError(CtxArchiveError):
         self.code: CompactionError.Code = code
 
 
+class AgentError(CtxArchiveError):
+    """The agent cannot take up work.
+
+    Attributes:
+        code: ``not-running`` (it works within ``async with`` only), ``reopen`` (a compaction could
+            not be closed on the log, and no turn may cross it: reopen the session).
+    """
+
+    Code = Literal["not-running", "reopen"]
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code: AgentError.Code = code
+
+
 class ManualCompactionError(CtxArchiveError):
     """An expected failure of an explicit compaction, fit to be told to the person who asked.
 

@@ -147,7 +147,7 @@ class AdditionsBuilder:
         full = index_text(
             input.session.id,
             kept.layers,
-            history.compactions,
+            history.generations,
             max_chars=self.config.max_index_chars,
             tool_name=self.tool_name,
         )
@@ -160,7 +160,7 @@ class AdditionsBuilder:
         moment = Moment(
             first_seq=min(history.original(seq) for seq in input.shadowed_seqs),
             last_seq=through,
-            earlier=tuple(past.last_seq for past in history.compactions),
+            earlier=tuple(sorted(past.last_seq for past in history.compactions)),
         )
         room = _Room(
             tokens=left.tokens - LABEL_TOKENS,

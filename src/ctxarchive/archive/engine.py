@@ -329,7 +329,7 @@ def _older_messages(
     """What the user said that neither stands in view nor in the span; all of it is filed."""
     found: list[Record] = []
     for seq in history.constraints[: bisect_right(history.constraints, through)]:
-        if seq in span or seq in session.surface:
+        if seq in span or history.newest(seq) in session.surface:
             continue
         # Made once: the standing messages of a long session are the same every time.
         if seq not in history.said:

@@ -70,6 +70,9 @@ class SourceRef:
     """``None`` for every layer of the session."""
 
 
+TAKEN: Final = "filed with other content already"
+"""What a ``conflict`` says of the key that another record has."""
+
 MarkName = Literal["pinned", "superseded"]
 """Pinned: to be kept in view before everything else; superseded: no longer to be shown as valid."""
 

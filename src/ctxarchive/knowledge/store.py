@@ -63,7 +63,7 @@ class PutResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which records may answer. Every bound is exclusive."""
+    """Which records may answer. Every bound but ``through`` is exclusive."""
 
     sources: tuple[SourceRef, ...] | None = None
     """``None`` for the whole archive; an empty tuple for nothing at all."""
@@ -72,6 +72,8 @@ class Scope:
     after_time: int | None = None
     """Milliseconds since the epoch. With a bound of time, records without a time are outside."""
     before_time: int | None = None
+    through: Mapping[str, int] = field(default_factory=dict)
+    """Of a session named here, only the records up to this seq, itself included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,9 +30,6 @@ MAX_OUTPUT_CHARS = 8_000
 """Default bound of one answer in code points: under the size at which hosts prune tool results."""
 
 DEFAULT_LIMIT = 5
-BEYOND = 20
-"""Hits asked beyond the limit where some of them may not be seen."""
-
 RANGE_BATCH = 200
 """Records read at once when whole records are listed."""
 
@@ -96,12 +93,18 @@ class CtxSearchTool:
         return self._list(asked)
 
     def _scope(self, asked: CtxSearchInput) -> Scope:
+        sources = self._sources(asked.source)  # which also makes the ancestry known
         return Scope(
-            sources=self._sources(asked.source),
+            sources=sources,
             after_seq=asked.after_seq,
             before_seq=asked.before_seq,
             after_time=moment(asked.after, "after", -1),
             before_time=moment(asked.before, "before", 0),
+            through={
+                session: seq
+                for session, seq in self._inherited.items()
+                if session not in (self._allowed or ())
+            },
         )
 
     def _sources(self, labels: Sequence[str] | None) -> tuple[SourceRef, ...] | None:
@@ -276,13 +279,8 @@ class CtxSearchTool:
         queries = asked.queries or []
         scope = self._scope(asked)
         limit = asked.limit or DEFAULT_LIMIT
-        # Hits that were filed by an ancestor after the fork are left out, so a few more are asked.
-        more = BEYOND if self._inherited else 0
         answers = [
-            self._seen(
-                self._knowledge.search(SearchRequest(query=query, scope=scope, limit=limit + more)),
-                limit,
-            )
+            self._knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
             for query in queries
         ]
         texts: list[str] = []
@@ -293,10 +291,6 @@ class CtxSearchTool:
             left -= len(text) + 2
             texts.append(text)
         return "\n\n".join(texts)
-
-    def _seen(self, answer: SearchAnswer, limit: int) -> SearchAnswer:
-        hits = tuple(hit for hit in answer.hits if self._visible(hit.session, hit.seq))[:limit]
-        return replace(answer, hits=hits, tier=answer.tier if hits else "none")
 
     def _answer(self, answer: SearchAnswer, room: int, scope: Scope) -> str:
         title = f"# {_clip(repr(answer.query))}: "

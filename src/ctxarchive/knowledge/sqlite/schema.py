@@ -80,7 +80,9 @@ def check_identity(connection: Connection, path: Path) -> int | None:
         raise KnowledgeError("foreign", f"{path}: an SQLite database, but not an archive")
     if version > len(MIGRATIONS):
         raise KnowledgeError(
-            "newer", f"{path}: schema {version}; this program knows up to {len(MIGRATIONS)}"
+            "newer",
+            f"{path}: schema {version}; this program knows up to {len(MIGRATIONS)}: update "
+            "ctxarchive, or name another archive",
         )
     return int(version)
 
