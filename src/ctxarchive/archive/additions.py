@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 
 from ctxarchive.archive.anchor_ranking import Moment, grouped, ranked, select
 from ctxarchive.archive.anchors import parts, tokens
-from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.fitting import (
+    Limits,
+    Material,
+    fit,
+    is_crowded,
+    needed,
+    with_room_for_rules,
+)
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import ANCHORS_TITLE, Holding, index_text, short_index
 from ctxarchive.archive.settings import TranscriptConfig
@@ -67,14 +74,18 @@ class AdditionsBuilder:
             chars=None if limits.chars is None else limits.chars - (room.chars or 0),
             transcript_chars=limits.transcript_chars,
         )
+        standing = [
+            _marked(item, kept.marks) or self._standing(item, history) for item in kept.older
+        ]
+        span = [_marked(item, kept.marks) or self._entry(item, history) for item in kept.span]
         index = self._index(input, history, kept, rest)
+        need = needed([*standing, *span], self._priced(history))
+        if is_crowded(need, index, limits, self.meter.text):
+            index = short_index(input.session.id)
+        rest = with_room_for_rules(rest, limits, need, index, self.meter.text)
         material = Material(
-            standing=tuple(
-                _marked(item, kept.marks) or self._standing(item, history) for item in kept.older
-            ),
-            span=tuple(
-                _marked(item, kept.marks) or self._entry(item, history) for item in kept.span
-            ),
+            standing=tuple(standing),
+            span=tuple(span),
             index=index,
             constraints=history.constraints,
             originals=history.originals,

@@ -16,14 +16,23 @@ from dataclasses import dataclass, replace
 from ctxarchive.archive.format import STANDING_HEADING, TRANSCRIPT_HEADING
 from ctxarchive.archive.rules import RULE_LIKE
 from ctxarchive.archive.settings import TranscriptConfig
-from ctxarchive.archive.transcript import Entry, Kind, message_entry, run_line
+from ctxarchive.archive.transcript import Entry, Kind, message_entry, rules_of, run_line
 from ctxarchive.knowledge.records import Record
 
 PROSE: frozenset[Kind] = frozenset({"narrative", "finding"})
 """The kinds of assistant prose."""
 
-HARDER = ((400, 150), (160, 60))
-"""``clip_at`` and ``keep`` of user messages that must give way, step by step."""
+HARDER = ((400, 150), (160, 60), (160, 0))
+"""``clip_at`` and ``keep`` of user messages that must give way, step by step.
+
+The last step is for messages with rule-like sentences, and leaves nothing else of them."""
+
+RULE_SHARE = 0.25
+"""Share of a bound that rules may take from the anchors; pinned messages may take more."""
+
+RULE_CHARS, NEWEST_CHARS, NOTICE_CHARS = 300, 500, 170
+"""What one rule takes at most of that share, what the newest message takes, and a line beside it."""
+
 
 SECTIONS = ("standing", "span")
 
@@ -77,6 +86,62 @@ def fit(
     if draft.fits(limits):
         return draft.text
     return material.index if _alone_fits(material.index, limits, price) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What the user's words take that should stay whatever else goes."""
+
+    pinned: int
+    """Code points of pinned messages, of the newest one and of the lines beside them."""
+    rules: int
+    """Code points of rules, and of the lines beside them."""
+    pinned_tokens: int
+    rules_tokens: int
+
+
+def needed(entries: Iterable[Entry], price: Callable[[str], int]) -> Need:
+    """What pinned messages, the newest one and rules among ``entries`` take."""
+    users = [entry for entry in entries if entry.kind == "user"]
+    pinned = [entry for entry in users if entry.pinned]
+    ruling = [entry for entry in users if not entry.pinned and entry.worth >= RULE_LIKE]
+    beside = NOTICE_CHARS * (len(pinned) + 1)
+    beside += sum(min(len(entry.shown), NEWEST_CHARS) for entry in users[-1:])
+    rules = sum(min(len(entry.shown), RULE_CHARS) for entry in ruling)
+    return Need(
+        pinned=sum(len(entry.shown) for entry in pinned) + beside,
+        rules=rules + NOTICE_CHARS * len(ruling),
+        pinned_tokens=sum(price(entry.shown) for entry in pinned) + beside // 3,
+        rules_tokens=(rules + NOTICE_CHARS * len(ruling)) // 3,
+    )
+
+
+def is_crowded(need: Need, index: str, whole: Limits, price: Callable[[str], int]) -> bool:
+    """Whether ``index`` stands in the way of what the user's words need."""
+    if whole.chars is not None and len(index) + need.pinned + need.rules > whole.chars:
+        return True
+    return price(index) + need.pinned_tokens + need.rules_tokens > whole.tokens
+
+
+def with_room_for_rules(
+    rest: Limits, whole: Limits, need: Need, index: str, price: Callable[[str], int]
+) -> Limits:
+    """``rest`` with room for pinned messages and the newest, and for rules up to their share.
+
+    Args:
+        rest: what is left for all but the anchors.
+        whole: what the anchors have a part of.
+        need: what the user's words take.
+        index: the index, which stands beside them.
+        price: tokens of a text.
+    """
+    tokens = need.pinned_tokens + price(index)
+    tokens += min(need.rules_tokens, int(whole.tokens * RULE_SHARE))
+    rest = replace(rest, tokens=max(rest.tokens, min(tokens, whole.tokens)))
+    if rest.chars is None or whole.chars is None:
+        return rest
+    chars = need.pinned + len(index) + min(need.rules, int(whole.chars * RULE_SHARE))
+    return replace(rest, chars=max(rest.chars, min(chars, whole.chars)))
 
 
 def _alone_fits(text: str, limits: Limits, price: Callable[[str], int]) -> bool:
@@ -238,6 +303,8 @@ class _Draft:
                 entry = self._entries[name][place]
                 if entry.record is None or len(entry.record.text) <= clip_at:
                     continue
+                if not keep and not rules_of(entry.record):
+                    continue
                 shorter = replace(message_entry(entry.record, clip_at, keep), pinned=entry.pinned)
                 saved += self._cost(entry.shown) - self._cost(shorter.shown)
                 self._entries[name][place] = shorter
@@ -273,10 +340,14 @@ class _Draft:
                 waiting = [place for place in stretch if not self._dropped[name][place]]
                 costs = [self._cost(self._entries[name][place].shown) for place in waiting]
                 due = self._notice_cost(name) if len(waiting) == len(stretch) else 0
-                if saved < excess and sum(costs) > due:
-                    saved += sum(costs) - due
-                    for place in waiting:
-                        self._dropped[name][place] = True
+                if saved >= excess or sum(costs) <= due:
+                    continue
+                saved -= due
+                for place, cost in zip(waiting, costs, strict=True):
+                    self._dropped[name][place] = True
+                    saved += cost
+                    if saved >= excess:
+                        break
         return saved > 0
 
     def _least_first(

@@ -17,7 +17,7 @@ from ctxarchive.archive.format import (
     run_notice,
     tool_line,
 )
-from ctxarchive.archive.rules import Sentence, rule_sentences, worth
+from ctxarchive.archive.rules import Reading, Sentence, read
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.knowledge.records import LAYERS, Record, source_label
 
@@ -80,20 +80,23 @@ def message_entry(record: Record, clip_at: int, keep: int) -> Entry:
         return _notice(record, start, end)
 
     kind: Kind = role if role == "user" else _prose(record)
-    value, rules = _read(text) if role == "user" else (0.0, ())
+    said = _read(text) if role == "user" else Reading(worth=0.0, rules=())
     if len(text) > clip_at:
-        left_out = gaps(text, record.seq, keep, rules, notice)
+        left_out = gaps(text, record.seq, keep, said.rules, notice)
     else:
         left_out = around_imitations(text, record.seq)
     heading = entry_heading(role, record.seq, len(text))
     shown = rendered(text, left_out, notice)
-    return Entry(kind=kind, record=record, shown=f"{heading}\n{shown}", worth=value)
+    return Entry(kind=kind, record=record, shown=f"{heading}\n{shown}", worth=said.worth)
 
 
-@lru_cache(maxsize=512)
-def _read(text: str) -> tuple[float, tuple[Sentence, ...]]:
-    """What a user's message is worth as a rule, and its rule-like sentences."""
-    return worth(text), tuple(rule_sentences(text))
+def rules_of(record: Record) -> tuple[Sentence, ...]:
+    """The rule-like sentences of a user's message."""
+    return _read(record.text).rules
+
+
+_read = lru_cache(maxsize=512)(read)
+"""A message is read again each time it is clipped harder."""
 
 
 def _prose(record: Record) -> Kind:
