@@ -84,10 +84,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Replay and compact logs."""
-    if summarizer == "recorded" and at != "recorded":
-        raise ConfigError(
-            "--summarizer recorded: only with --at recorded; add it, or leave --summarizer out"
-        )
+    refuse_contradiction(at, summarizer)
     from ctxarchive.cli.archives import default_archive
     from ctxarchive.cli.replaying import Replaying
     from ctxarchive.config.settings import load_settings
@@ -98,7 +95,7 @@ def command(
         given.append(f"backend={backend}")
     if max_addition_chars is not None:
         given.append(f"transcript.max_addition_chars={max_addition_chars}")
-    settings = _override(load_settings(config), given)
+    settings = override(load_settings(config), given)
     job = Replaying(
         settings=ReplaySettings(at=at, summarizer=summarizer, window=window, settings=settings),
         archive=None if settings.backend == "basic" else archive or default_archive(),
@@ -109,7 +106,19 @@ def command(
     return job.run(logs)
 
 
-def _override(settings: Settings, assignments: list[str]) -> Settings:
+def refuse_contradiction(at: When, summarizer: SummarizerName) -> None:
+    """A log's own summaries are of its own compactions only.
+
+    Raises:
+        ConfigError: for them at any other place.
+    """
+    if summarizer == "recorded" and at != "recorded":
+        raise ConfigError(
+            "--summarizer recorded: only with --at recorded; add it, or leave --summarizer out"
+        )
+
+
+def override(settings: Settings, assignments: list[str]) -> Settings:
     """The file's settings with what the command line says on top."""
     from ctxarchive.config.settings import parse_settings
 
