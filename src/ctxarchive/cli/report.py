@@ -194,7 +194,7 @@ def _of_archive(path: Path, chosen: tuple[str, ...]) -> Report:
         if records > MAX_RECORDS:
             raise KnowledgeError(
                 "scope",
-                f"{path}: {records:,} records in {len(infos)} sessions, a page takes "
+                f"{path}: {records:,} records in {_counted(len(infos), 'session')}, a page takes "
                 f"{MAX_RECORDS:,}; choose with --session",
             )
         meter = TokenMeter()
@@ -267,12 +267,17 @@ def _finish(made: _Made, target: Path, started: float, *, as_json: bool) -> int:
         line(f"{target}  {len(content) / 1e6:.1f} MB; {seconds:.1f} s")
         for view in made.report.sessions:
             line(
-                f"  {view.title or view.session}: {len(view.compactions)} compactions, "
-                f"{len(view.records)} records"
+                f"  {view.title or view.session}: "
+                f"{_counted(len(view.compactions), 'compaction')}, "
+                f"{_counted(len(view.records), 'record')}"
             )
             for warning in view.warnings:
                 line(f"  note: {warning}")
     return FAILED if made.unfiled else DONE
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _write(target: Path, content: bytes) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ctxarchive.knowledge.records import Record
+from ctxarchive.metering.estimate import MESSAGE_TOKENS
 from ctxarchive.replay.report.values import (
     FATES,
     SPAN_KINDS,
@@ -43,23 +44,34 @@ def shares(
     """
     shown = {entry.seq: entry for entry in entries if entry.role in {"user", "assistant"}}
     sums: dict[tuple[SpanKind, Fate], _Sum] = {}
+
+    def add(kind: SpanKind, fate: Fate, *, tokens: int) -> _Sum:
+        total = sums.setdefault((kind, fate), _Sum())
+        total.left_tokens += tokens
+        return total
+
     for seq in span:
         record = records.get(seq)
         if record is None:
             continue
         text = _shown(shown.get(seq))
-        price, chars = prices.get(seq, 0), len(record.text)
+        kind, price, chars = _kind(record), prices.get(seq, 0), len(record.text)
+        if kind == "assistant":
+            # Beside its prose a message may hold calls and reasoning, which no checkpoint shows.
+            said = min(price, MESSAGE_TOKENS + count(record.text))
+            if price > said:
+                add("calls", "archived", tokens=price - said)
+            price = said
         fate: Fate = "archived"
         seen = 0
         if text is not None:
             fate = "whole" if len(text) >= chars else "clipped"
             seen = price if fate == "whole" else min(price, count(text))
-        total = sums.setdefault((_kind(record), fate), _Sum())
+        total = add(kind, fate, tokens=price - seen)
         total.messages += 1
         total.shown_chars += len(text or "")
         total.left_chars += chars - len(text or "")
         total.shown_tokens += seen
-        total.left_tokens += price - seen
     return tuple(
         Share(
             kind=kind,

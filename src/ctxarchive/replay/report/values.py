@@ -10,8 +10,9 @@ from ctxarchive.archive.format import Pointer
 from ctxarchive.knowledge.records import Record
 
 SpanKind = Literal["user", "assistant", "calls", "tool", "host"]
-"""Whose text left the context: ``calls`` are assistant messages without prose, ``host`` is what the
-harness or an earlier compaction put into the user's role."""
+"""Whose text left the context. ``calls`` are the assistant's calls and reasoning: messages without
+prose, and the tokens that other messages hold beside their prose. ``host`` is what the harness or an
+earlier compaction put into the user's role."""
 
 SPAN_KINDS: tuple[SpanKind, ...] = ("user", "assistant", "calls", "tool", "host")
 

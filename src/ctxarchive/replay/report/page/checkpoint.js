@@ -1,6 +1,6 @@
 // One compaction: what became of the span, and the checkpoint with its pointers.
 
-const KINDS = { user: "User", assistant: "Assistant", calls: "Assistant, calls only", tool: "Tool results", host: "Host and checkpoints" };
+const KINDS = { user: "User", assistant: "Assistant", calls: "Calls and reasoning", tool: "Tool results", host: "Host and checkpoints" };
 const FATES = { whole: "word for word", clipped: "in part", archived: "archive only" };
 const ANCHORS_AT_FIRST = 60;
 
@@ -32,8 +32,8 @@ function fates(made) {
   if (!made.shares.length) return null;
   const sums = { whole: 0, clipped: 0, archived: 0 };
   for (const part of made.shares) {
-    if (part.fate === "whole") sums.whole += part.shownTokens;
-    else { sums.clipped += part.shownTokens; sums.archived += part.leftTokens; }
+    if (part.fate !== "archived") sums[part.fate] += part.shownTokens;
+    sums.archived += part.leftTokens;
   }
   const all = sums.whole + sums.clipped + sums.archived;
   const names = { whole: "shown word for word", clipped: "shown of messages cut short", archived: "in the archive only" };
@@ -58,7 +58,7 @@ function fateTable(made) {
     const messages = sum(parts, "messages");
     const values = [messages, sum(parts, `${side}Chars`), sum(parts, `${side}Tokens`)];
     if (fate === "clipped") values.push(sum(parts, "leftChars"));
-    return values.map((value, place) => el("td", { class: `number${place ? "" : " group"}${messages ? "" : " none"}` }, messages ? number(value) : "–"));
+    return values.map((value, place) => el("td", { class: `number${place ? "" : " group"}${value ? "" : " none"}` }, value ? number(value) : "–"));
   });
   return el("table", null,
     el("caption", { class: "visually-hidden" }, "What became of the messages of the span, by kind"),
@@ -97,7 +97,7 @@ function readingView(made, open, ask) {
   const standing = entries.filter((entry) => entry.section === "standing");
   const transcript = entries.filter((entry) => entry.section !== "standing");
   return [
-    part("Summary", `${number(summary.length)} characters`, el("div", { class: "prose" }, prose(summary))),
+    part("Summary", `${number(codePoints(summary))} characters`, el("div", { class: "prose" }, prose(summary))),
     standing.length ? part("What the user said before this span", counted(standing.length, "entry", "entries"), el("div", { class: "entries" }, standing.map((entry) => entryView(entry, open)))) : null,
     transcript.length ? part("Transcript", counted(transcript.length, "entry", "entries"), el("div", { class: "entries" }, transcript.map((entry) => entryView(entry, open)))) : null,
     anchors.length ? part("Anchors", "tokens of what was left out; each is a search", anchorView(anchors, ask)) : null,
@@ -120,7 +120,7 @@ function entryView(entry, open) {
   return el("div", { class: `entry is-${entry.role}` },
     el("div", { class: "who" }, el("b", null, entry.role === "user" ? "User" : "Assistant"), number(entry.seq)),
     el("div", null, entry.parts.map((piece) => (typeof piece === "string"
-      ? el("div", { class: "said" }, piece)
+      ? el("div", { class: "said" }, piece.replace(/^\s*\n|\s+$/g, ""))
       : gap(piece, `${number(piece.length)} of ${number(entry.chars)} characters left out`, open)))));
 }
 
@@ -130,7 +130,7 @@ function gap(pointer, told, open) {
 
 function anchorView(anchors, ask) {
   return el("div", { class: "anchors" }, anchors.flatMap(([kind, tokens]) => {
-    const name = kind[0].toUpperCase() + kind.slice(1);
+    const name = kind === "urls" ? "URLs" : kind[0].toUpperCase() + kind.slice(1);
     const chip = (token) => button({ class: "anchor", onclick: (event) => ask(token, event.currentTarget) }, token);
     const chips = el("div", { class: "chips", role: "group", "aria-label": name }, tokens.slice(0, ANCHORS_AT_FIRST).map(chip));
     const rest = tokens.slice(ANCHORS_AT_FIRST);

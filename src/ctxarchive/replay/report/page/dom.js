@@ -44,6 +44,7 @@ function lasted(milliseconds) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.round(hours / 24)} days`;
 }
 
+const codePoints = (text) => (SURROGATE.test(text) ? Array.from(text).length : text.length);
 const took = (seconds) => (seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`);
 
 function tell(text) {

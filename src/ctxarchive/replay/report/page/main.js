@@ -7,21 +7,22 @@ function overview(session) {
   const times = points.time.filter((time) => time !== null);
   const span = times.length > 1 ? Math.max(...times) - Math.min(...times) : 0;
   const last = points.tokens.length - 1;
+  const heading = session.title || (state.report.origin === "log" ? state.report.name : session.id);
   const facts = [
     session.format || "from an archive", session.model,
     times.length ? `${when(Math.min(...times))} UTC` : null, span ? lasted(span) : null,
-    session.title ? session.id : null,
+    heading === session.id ? null : session.id,
   ];
   const pointers = compactions.reduce((sum, made) => sum + made.checkpoint.entries.reduce((inner, entry) => inner + entry.parts.filter((piece) => typeof piece !== "string").length, 0), 0);
   const chars = records.reduce((sum, record) => sum + record.chars, 0);
   const figures = [
-    ["Context at the end", `${number(points.tokens[last] || 0)}`, compactions.length ? `tokens; ${number(points.uncompacted[last])} without compaction` : "tokens"],
+    [session.format ? "Context at the end" : "Context, as far as archived", `${number(points.tokens[last] || 0)}`, compactions.length ? `tokens; ${number(points.uncompacted[last])} without compaction` : "tokens"],
     ["Compactions", number(compactions.length), compactions.length ? `freed ${number(compactions.reduce((sum, made) => sum + made.before - made.after, 0))} tokens` : "nothing left the context"],
     ["Archived", number(records.length), `records, ${rough(chars)} characters`],
     ["Pointers", number(pointers), "to what checkpoints leave out"],
   ];
   return el("section", { "aria-label": "Session" },
-    el("h1", null, session.title || session.id),
+    el("h1", null, heading),
     el("p", { class: "facts" }, facts.filter(Boolean).map((fact) => el("span", null, fact))),
     el("dl", { class: "figures" }, figures.map(([name, value, told]) => el("div", null, el("dt", null, name), el("dd", null, value, el("small", null, told))))),
     session.warnings.length ? el("ul", { class: "notices", "aria-label": "Notes" }, session.warnings.map((warning) => el("li", { class: "notice" }, warning))) : null);
@@ -81,7 +82,7 @@ function chooser() {
   const { sessions, name } = state.report;
   if (sessions.length < 2) return [name];
   const menu = el("select", { id: "session", "aria-label": "Session", onchange: () => show(sessions[menu.selectedIndex]) },
-    sessions.map((session) => el("option", null, `${session.title || session.id} (${counted(session.records.length, "record")})`)));
+    sessions.map((session) => el("option", null, `${session.title ? `${session.title} · ` : ""}${session.id} (${counted(session.records.length, "record")})`)));
   return [el("span", { class: "select" }, menu)];
 }
 

@@ -19,7 +19,7 @@ function timeline(session, { onCompaction }) {
     const narrow = width < 560;
     const box = { left: narrow ? 38 : 46, right: narrow ? 8 : 14, top: 30, bottom: 24, height: narrow ? 230 : 300 };
     const x = (place) => box.left + (place / Math.max(1, count - 1)) * (width - box.left - box.right);
-    const y = (value) => box.height - box.bottom - (Math.min(value, top) / top) * (box.height - box.top - box.bottom);
+    const y = (value) => box.height - box.bottom - (value / top) * (box.height - box.top - box.bottom);
     const drawing = svg("svg", { viewBox: `0 0 ${width} ${box.height}`, height: box.height, role: "group", "aria-label": "Context size over the session" });
 
     for (let value = 0; value <= top; value += step(top, narrow ? 3 : 5)) {
@@ -35,7 +35,9 @@ function timeline(session, { onCompaction }) {
       drawing.append(svg("text", { x: x(place), y: box.height - 4, "text-anchor": anchor }, axis(place)));
     }
     drawing.append(
-      svg("path", { class: "ghost", d: path(uncompacted, x, y) }),
+      // Far above the window it leaves the picture.
+      svg("clipPath", { id: "picture" }, svg("rect", { x: 0, y: box.top - 6, width, height: box.height })),
+      svg("path", { class: "ghost", d: path(uncompacted, x, y), "clip-path": "url(#picture)" }),
       svg("path", { class: "area", d: `${path(tokens, x, y)}V${y(0)}H${x(0)}Z` }),
       svg("path", { class: "line", d: path(tokens, x, y) }),
     );
@@ -81,6 +83,7 @@ function timeline(session, { onCompaction }) {
       event.preventDefault();
       show(cursor + moves[event.key]);
     });
+    const dense = session.compactions.length * 24 > width;
     session.compactions.forEach((made, index) => {
       const place = at.get(made.checkpointSeq);
       if (place === undefined) return;
@@ -91,8 +94,8 @@ function timeline(session, { onCompaction }) {
         onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); onCompaction(index); } },
       },
       svg("line", { class: "drop", x1: x(place), x2: x(place), y1: 22, y2: y(made.after) }),
-      svg("circle", { cx: x(place), cy: 12, r: 10 }),
-      svg("text", { x: x(place), y: 16 }, index + 1));
+      svg("circle", { cx: x(place), cy: 12, r: dense ? 4 : 10 }),
+      dense ? null : svg("text", { x: x(place), y: 16 }, index + 1));
       drawing.append(flag);
     });
     holder.replaceChildren(drawing);
