@@ -182,7 +182,10 @@ def test_the_left_out_part_can_be_seen_in_its_message(
     place, pointer = next((n, p) for n, p in enumerate(pointers(made.page)) if p["length"])
     view.locator("#compaction [data-call]").nth(place).click()
     alone = view.locator("#panel .exact").text_content()
+    before = view.evaluate("() => window.scrollY")
     view.get_by_role("button", name="Whole message").click()
+    assert view.evaluate("() => window.scrollY") == before
+    assert view.locator("#panel .elided").is_visible()
     assert view.locator("#panel .elided").text_content() == alone
     around = view.locator("#panel .exact").text_content() or ""
     assert around.index(alone or "") > 0

@@ -46,7 +46,7 @@ function fates(made) {
   }
   return el("div", { class: "fates" }, strip,
     el("p", { class: "keys" }, Object.entries(sums).map(([fate, tokens]) => el("span", null, el("i", { class: `is-${fate}` }), el("b", null, share(tokens, all)), ` ${names[fate]}`))),
-    el("div", { class: "scroll" }, fateTable(made)));
+    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "What became of the span" }, fateTable(made)));
 }
 
 function fateTable(made) {
@@ -111,9 +111,9 @@ const part = (title, told, ...children) => el("section", { class: "part" }, el("
 function entryView(entry, open) {
   const pointers = entry.parts.filter((piece) => typeof piece !== "string");
   if (entry.role === "tool") {
-    return button({ class: "line", "data-call": pointers[0]?.call, onclick: (event) => open(pointers[0], event.currentTarget), "aria-label": `Open the result of ${entry.name}, seq ${entry.seq}, ${number(entry.chars)} characters: ${entry.did}` },
-      el("span", { class: "seq" }, number(entry.seq)),
-      el("span", { class: "did" }, el("b", null, entry.name), el("code", null, entry.did)),
+    return button({ class: "line", "data-call": pointers[0]?.call, onclick: (event) => open(pointers[0], event.currentTarget) },
+      el("span", { class: "seq" }, number(entry.seq)), " ",
+      el("span", { class: "did" }, el("b", null, entry.name), " ", el("code", null, entry.did)), " ",
       el("span", { class: "size" }, `${rough(entry.chars)} chars`));
   }
   if (entry.role === "run") return gap(pointers[0], `${counted(entry.chars, "older entry", "older entries")} left out, from seq ${number(entry.seq)}`, open);

@@ -64,7 +64,7 @@ class Panel {
     const exact = () => body.replaceChildren(...(found.length ? found.flatMap((piece) => [one ? null : recordHead(piece.record), el("pre", { class: "exact" }, piece.text || pictures(piece.record))]).filter(Boolean) : [el("p", { class: "empty" }, "Nothing in this file answers this call.")]));
     const around = () => {
       body.replaceChildren(el("pre", { class: "exact" }, slice(one.record.text, 0, one.start), el("span", { class: "elided" }, one.text), slice(one.record.text, one.end, one.record.chars)));
-      body.querySelector(".elided").scrollIntoView({ block: "start" });
+      reveal(body, body.querySelector(".elided"), 0.15);
     };
     const tools = [];
     if (partial) tools.push(choice("What is shown", [["Left out", exact], ["Whole message", around]]));
@@ -146,9 +146,16 @@ class Panel {
     const facts = el("p", { class: "panel-facts" }, layerName(record), ` · ${counted(record.chars, "character")}${record.time === null ? "" : ` · ${when(record.time)} UTC`}`);
     const call = `ctx_search(source: "${record.source}", seq: ${record.seq})`;
     this.show(this.head(`${said(record)}, seq ${number(record.seq)}`, { back: true, facts, call, tools: [button({ class: "plain", onclick: (event) => copy(record.text, event.currentTarget) }, "Copy")] }), body);
-    body.querySelector("mark")?.scrollIntoView({ block: "center" });
+    reveal(body, body.querySelector("mark"), 0.4);
     this.title.focus({ preventScroll: true });
   }
+}
+
+// Scrolls the panel's own text only: the checkpoint beside it stays where it is.
+function reveal(body, node, share) {
+  if (!node) return;
+  const below = node.getBoundingClientRect().top - body.getBoundingClientRect().top;
+  body.scrollTop += below - body.clientHeight * share;
 }
 
 function choice(name, options, chosen) {
