@@ -366,10 +366,8 @@ def test_an_archive_of_several_sessions_has_a_menu(
     assert len(seen) == 2
 
 
-def test_five_thousand_records_are_searched_while_typing(
-    visit: Callable[..., Page], tmp_path: Path
-) -> None:
-    """A second is generous: it takes a few hundredths of one."""
+def test_five_thousand_records_are_searched(visit: Callable[..., Page], tmp_path: Path) -> None:
+    """Of one page; the one that holds all words is found, and only so many are laid out."""
     records = tuple(
         Record(
             session="s",
@@ -399,15 +397,8 @@ def test_five_thousand_records_are_searched_while_typing(
     out.write_text(render(shown), "utf-8")
     view = visit(out)
     view.locator("#query").fill("parser")
-    view.locator("#panel .hit").first.wait_for()
-    took = view.evaluate(
-        """() => {
-            const query = document.getElementById("query");
-            query.value = "part_4321 token";
-            const started = performance.now();
-            query.form.requestSubmit();
-            return [performance.now() - started, document.querySelector(".panel-title").textContent];
-        }"""
-    )
-    assert took[1] == "1 record matches"
-    assert took[0] < 1_000
+    view.locator(".panel-title", has_text="5,000 records match").wait_for()
+    assert view.locator("#panel .hit").count() < 100
+    view.locator("#query").fill("part_4321 token")
+    view.locator(".panel-title", has_text="1 record matches").wait_for()
+    assert view.locator("#panel .hit").get_attribute("data-seq") == "4321"

@@ -6,7 +6,7 @@ Built by code from archived records, never by a model. Changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ctxarchive.archive.anchor_ranking import Moment, grouped, ranked, select
 from ctxarchive.archive.anchors import parts, tokens
@@ -17,7 +17,7 @@ from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, span_entry
 from ctxarchive.compaction.checkpoint import frame
 from ctxarchive.compaction.summarizer import Summary, SummaryInput
-from ctxarchive.knowledge.records import Layer, Record
+from ctxarchive.knowledge.records import Layer, Mark, Record
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.session.messages import Message, text_block
 
@@ -44,6 +44,8 @@ class Kept:
     """User messages that are neither in view nor in the span, oldest first."""
     layers: Mapping[Layer, Holding]
     """What each layer holds of the session so far."""
+    marks: Mapping[int, Mark] = field(default_factory=dict)
+    """What a person pinned or superseded, by seq."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,12 @@ class AdditionsBuilder:
         )
         index = self._index(input, history, kept, rest)
         material = Material(
-            standing=tuple(self._standing(item, history) for item in kept.older),
-            span=tuple(self._entry(item, history) for item in kept.span),
+            standing=tuple(
+                _marked(item, kept.marks) or self._standing(item, history) for item in kept.older
+            ),
+            span=tuple(
+                _marked(item, kept.marks) or self._entry(item, history) for item in kept.span
+            ),
             index=index,
             constraints=history.constraints,
             originals=history.originals,
@@ -130,7 +136,7 @@ class AdditionsBuilder:
         full = index_text(
             input.session.id,
             kept.layers,
-            history.compactions,
+            history.generations,
             max_chars=self.config.max_index_chars,
             tool_name=self.tool_name,
         )
@@ -143,7 +149,7 @@ class AdditionsBuilder:
         moment = Moment(
             first_seq=min(history.original(seq) for seq in input.shadowed_seqs),
             last_seq=through,
-            earlier=tuple(past.last_seq for past in history.compactions),
+            earlier=tuple(sorted(past.last_seq for past in history.compactions)),
         )
         room = _Room(
             tokens=left.tokens - LABEL_TOKENS,
@@ -154,7 +160,10 @@ class AdditionsBuilder:
             return room.take(self.meter.text(token) + 1, len(token) + 1)
 
         in_view = {part for token in tokens(shown) for part in parts(token)}
-        candidates = ranked(history.uses, self.config.anchor_weights, moment)
+        # What cannot be printed on a line cannot be asked with either.
+        candidates = filter(
+            str.isprintable, ranked(history.uses, self.config.anchor_weights, moment)
+        )
         return grouped(select(candidates, in_view, fits))
 
     def _standing(self, item: Record, history: History) -> Entry:
@@ -168,6 +177,16 @@ class AdditionsBuilder:
     def _entry(self, item: Record | None, history: History) -> Entry:
         call = None if item is None else history.calls.get(item.seq)
         return span_entry(item, self.config, "" if call is None else call.essence)
+
+
+def _marked(item: Record | None, marks: Mapping[int, Mark]) -> Entry | None:
+    """What a marked message of the user shows: all of it, or nothing; ``None`` for any other."""
+    mark = None if item is None else marks.get(item.seq)
+    if item is None or mark is None or item.layer != "constraint" or item.kind != "original":
+        return None
+    if mark.name == "superseded":
+        return Entry(kind="hidden", record=item)
+    return replace(message_entry(item, len(item.text), 0), pinned=True)
 
 
 @dataclass(slots=True, kw_only=True)

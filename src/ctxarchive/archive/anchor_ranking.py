@@ -5,6 +5,7 @@ The ranking is data: weights in the config, over how a token was used and when.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import log1p
@@ -13,6 +14,9 @@ from ctxarchive.archive.anchors import KINDS, AnchorKind, excerpt, kind_of, part
 from ctxarchive.archive.settings import AnchorWeights
 from ctxarchive.session.events import AssistantMessage, Event, ToolResult, UserMessage
 from ctxarchive.session.messages import ToolCallBlock, joined_text
+
+GONE_AFTER = 8
+"""Compactions since its last use after which a token is no anchor any more; a search finds it."""
 
 _EDITS = ('"old_string"', '"new_string"', '"content"', '"file_text"', "*** Begin Patch")
 
@@ -89,7 +93,7 @@ def score(token: str, use: Use, weights: AnchorWeights, moment: Moment) -> float
         + weights.asked * log1p(use.asked)
         + weights.failures * log1p(use.failures)
     )
-    faded = sum(1 for seq in moment.earlier if seq >= use.last_seq)
+    faded = len(moment.earlier) - bisect_left(moment.earlier, use.last_seq)
     return float(worth * weights.fade**faded / (len(token) + weights.length_offset))
 
 
@@ -101,7 +105,12 @@ def _recency(seq: int, moment: Moment) -> float:
 
 def ranked(uses: Mapping[str, Use], weights: AnchorWeights, moment: Moment) -> list[str]:
     """The tokens that are worth anything, the likeliest first; equal ones in order of their text."""
-    scores = {token: score(token, use, weights, moment) for token, use in uses.items()}
+    gone = moment.earlier[-GONE_AFTER] if len(moment.earlier) >= GONE_AFTER else -1
+    scores = {
+        token: score(token, use, weights, moment)
+        for token, use in uses.items()
+        if use.last_seq > gone
+    }
     worthy = [token for token, value in scores.items() if value > 0]
     return sorted(worthy, key=lambda token: (-scores[token], token))
 

@@ -1,8 +1,8 @@
 """Fitting the additions into their budget: what gives way, in which order. Pure.
 
 Over budget, narrative prose goes first, then tool lines, then assistant findings, oldest first;
-then messages older than the span, then the span's user messages are clipped harder and dropped;
-the index goes last. A dropped run leaves one line with its pointer; where that line would cost as
+then messages older than the span that are no rules; then user messages are clipped harder, then
+dropped, the oldest and least rule-like first; then pinned ones; the index goes last. A dropped run leaves one line with its pointer; where that line would cost as
 much as the run, the run stays until it can go with its neighbours.
 """
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ctxarchive.archive.format import STANDING_HEADING, TRANSCRIPT_HEADING
+from ctxarchive.archive.rules import RULE_LIKE
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, Kind, message_entry, run_line
 from ctxarchive.knowledge.records import Record
@@ -23,6 +24,8 @@ PROSE: frozenset[Kind] = frozenset({"narrative", "finding"})
 
 HARDER = ((400, 150), (160, 60))
 """``clip_at`` and ``keep`` of user messages that must give way, step by step."""
+
+SECTIONS = ("standing", "span")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +87,26 @@ def _steps(draft: _Draft) -> Iterable[Callable[[Limits], None]]:
     yield lambda limits: draft.drop_until("span", {"narrative"}, limits)
     yield lambda limits: draft.drop_until("span", {"narrative", "tool"}, limits)
     yield lambda limits: draft.drop_until("span", PROSE | {"tool"}, limits)
-    yield lambda limits: draft.drop_until("standing", {"user"}, limits)
-    for clip_at, keep in HARDER:
-        yield lambda limits, at=clip_at, each=keep: draft.clip_until(at, each, limits)  # type: ignore[misc]
+    yield lambda limits: draft.drop_least(("standing",), _is_no_rule, limits)
+    for may_go in (_is_free, _is_user):
+        for clip_at, keep in HARDER:
+            yield lambda limits, at=clip_at, each=keep, go=may_go: draft.clip_until(  # type: ignore[misc]
+                at, each, go, limits
+            )
+        yield lambda limits, go=may_go: draft.drop_least(SECTIONS, go, limits)  # type: ignore[misc]
     yield lambda limits: draft.drop_until("span", PROSE | {"tool", "user"}, limits)
+
+
+def _is_user(entry: Entry) -> bool:
+    return entry.kind == "user"
+
+
+def _is_free(entry: Entry) -> bool:
+    return entry.kind == "user" and not entry.pinned
+
+
+def _is_no_rule(entry: Entry) -> bool:
+    return _is_free(entry) and entry.worth < RULE_LIKE
 
 
 class _Draft:
@@ -97,6 +116,7 @@ class _Draft:
         self._material = material
         self._price = price
         self._prices: dict[str, int] = {}
+        self._notices: dict[str, int] = {}
         self._entries = {"standing": list(material.standing), "span": list(material.span)}
         self._dropped = {name: [False] * len(items) for name, items in self._entries.items()}
         self._rendered: tuple[list[str], list[str]] | None = None
@@ -165,7 +185,7 @@ class _Draft:
         notice = self._notice_cost(name)
         chosen: list[int] = []
         saved = 0
-        for stretch in self._stretches(name, kinds):
+        for stretch in self._stretches(name, lambda entry: entry.kind in kinds):
             waiting = [place for place in stretch if not self._dropped[name][place]]
             costs = [self._cost(self._entries[name][place].shown) for place in waiting]
             due = notice if len(waiting) == len(stretch) else 0
@@ -179,12 +199,12 @@ class _Draft:
                     return chosen
         return chosen
 
-    def _stretches(self, name: str, kinds: AbstractSet[Kind]) -> Iterator[list[int]]:
-        """Runs of places that are left out already or of some kinds, where any is of them."""
+    def _stretches(self, name: str, may_go: Callable[[Entry], bool]) -> Iterator[list[int]]:
+        """Runs of places that are left out already or may go, where there is any."""
         flags = self._dropped[name]
         stretch: list[int] = []
         for place, entry in enumerate(self._entries[name]):
-            if flags[place] or entry.kind in kinds:
+            if flags[place] or may_go(entry):
                 stretch.append(place)
             elif entry.kind != "hidden" and stretch:
                 yield stretch
@@ -194,6 +214,11 @@ class _Draft:
 
     def _notice_cost(self, name: str) -> int:
         """About what a dropped run's line takes; it only steers, the result is measured."""
+        if name not in self._notices:
+            self._notices[name] = self._longest_notice(name)
+        return self._notices[name]
+
+    def _longest_notice(self, name: str) -> int:
         told = [
             entry.record
             for entry in self._entries[name]
@@ -201,21 +226,95 @@ class _Draft:
         ]
         return self._cost(run_line([told[0], told[-1]])) if told else 0
 
-    def clip_until(self, clip_at: int, keep: int, limits: Limits) -> None:
-        """Clip the span's user messages harder, oldest first, until the bounds hold."""
-        entries = self._entries["span"]
-        waiting = [place for place, entry in enumerate(entries) if entry.kind == "user"]
+    def clip_until(
+        self, clip_at: int, keep: int, may_go: Callable[[Entry], bool], limits: Limits
+    ) -> None:
+        """Clip user messages harder, the least worth first, until the bounds hold."""
+        waiting = self._least_first(SECTIONS, may_go)
         while waiting and (excess := self._excess(limits)) > 0:
             saved = 0
             while waiting and saved < excess:
-                place = waiting.pop(0)
-                record = entries[place].record
-                if record is None or len(record.text) <= clip_at:
+                name, place = waiting.pop(0)
+                entry = self._entries[name][place]
+                if entry.record is None or len(entry.record.text) <= clip_at:
                     continue
-                shorter = message_entry(record, clip_at, keep)
-                saved += self._cost(entries[place].shown) - self._cost(shorter.shown)
-                entries[place] = shorter
+                shorter = replace(message_entry(entry.record, clip_at, keep), pinned=entry.pinned)
+                saved += self._cost(entry.shown) - self._cost(shorter.shown)
+                self._entries[name][place] = shorter
             self._rendered = None
+
+    def drop_least(
+        self, names: Sequence[str], may_go: Callable[[Entry], bool], limits: Limits
+    ) -> None:
+        """Leave out user messages, the least worth first, until the bounds hold or none helps."""
+        waiting = self._least_first(names, may_go)
+        while (excess := self._excess(limits)) > 0:
+            saved = 0
+            left: list[tuple[str, int]] = []
+            for name, place in waiting:
+                gain = self._gain(name, place) if saved < excess else 0
+                if gain > 0:
+                    self._dropped[name][place] = True
+                    saved += gain
+                else:
+                    left.append((name, place))
+            waiting = left
+            if not saved and not self._drop_together(names, may_go, excess):
+                return
+            self._rendered = None
+
+    def _drop_together(
+        self, names: Sequence[str], may_go: Callable[[Entry], bool], excess: int
+    ) -> bool:
+        """Leave out neighbours of which none saves anything alone; whether there were any."""
+        saved = 0
+        for name in names:
+            for stretch in self._stretches(name, may_go):
+                waiting = [place for place in stretch if not self._dropped[name][place]]
+                costs = [self._cost(self._entries[name][place].shown) for place in waiting]
+                due = self._notice_cost(name) if len(waiting) == len(stretch) else 0
+                if saved < excess and sum(costs) > due:
+                    saved += sum(costs) - due
+                    for place in waiting:
+                        self._dropped[name][place] = True
+        return saved > 0
+
+    def _least_first(
+        self, names: Sequence[str], may_go: Callable[[Entry], bool]
+    ) -> list[tuple[str, int]]:
+        """Places of user messages in view that may go: the newest and the most rule-like last."""
+        users = [
+            (name, place)
+            for name in SECTIONS
+            for place, entry in enumerate(self._entries[name])
+            if entry.kind == "user"
+        ]
+        # The newest is worth as much as a standing rule, the one before half as much, and so on.
+        kept = {
+            where: self._entries[where[0]][where[1]].worth + 1 / age
+            for age, where in enumerate(reversed(users), start=1)
+        }
+        going = [
+            where
+            for where in users
+            if where[0] in names
+            and not self._dropped[where[0]][where[1]]
+            and may_go(self._entries[where[0]][where[1]])
+        ]
+        return sorted(going, key=kept.__getitem__)
+
+    def _gain(self, name: str, place: int) -> int:
+        """About what leaving out one entry saves; runs that meet save a notice."""
+        dropped = sum(self._is_dropped_beside(name, place, step) for step in (-1, 1))
+        notice = self._notice_cost(name)
+        return self._cost(self._entries[name][place].shown) + (dropped - 1) * notice
+
+    def _is_dropped_beside(self, name: str, place: int, step: int) -> bool:
+        entries = self._entries[name]
+        place += step
+        while 0 <= place < len(entries) and entries[place].kind == "hidden":
+            place += step
+        return 0 <= place < len(entries) and self._dropped[name][place]
 
     def _section(self, name: str, archived: Sequence[int], what: str) -> list[str]:
         lines: list[str] = []

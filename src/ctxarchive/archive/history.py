@@ -7,11 +7,23 @@ content, and which compactions there were. Reads sessions, changes none.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from ctxarchive.archive.anchor_ranking import Use, tally
+from ctxarchive.archive.generations import (
+    PATH_WEIGHT,
+    PROSE_WEIGHT,
+    USER_WEIGHT,
+    Generation,
+    Generations,
+    file_names,
+    summed,
+    words_of,
+)
+from ctxarchive.archive.layers import is_said
 from ctxarchive.archive.recording import call_line, original_seq
 from ctxarchive.archive.transcript import Entry
 from ctxarchive.knowledge.records import Record
@@ -23,7 +35,7 @@ from ctxarchive.session.events import (
     UserMessage,
 )
 from ctxarchive.session.log import Session
-from ctxarchive.session.messages import ToolCallBlock
+from ctxarchive.session.messages import ToolCallBlock, joined_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +73,8 @@ class History:
         self.constraints: list[int] = []
         """Those of them that the user said."""
         self.compactions: list[PastCompaction] = []
+        self.generations = Generations()
+        """The compactions as the archive index tells them."""
         self.uses: dict[str, Use] = {}
         """How each token was used, up to where it was tallied last."""
         self.said: dict[int, Record | None] = {}
@@ -69,8 +83,12 @@ class History:
         """What each of them shows, by seq."""
         self.prices: dict[str, int] = {}
         """Tokens of the lines of standing messages."""
+        self._words: dict[int, dict[str, int]] = {}
+        """What the words of each event count that no compaction has taken from view yet."""
+        self._checkpoints: set[int] = set()
         self._tallied = 0
         self._stands_for: dict[int, int] = {}
+        self._newest: dict[int, int] = {}
         self._next = 0
         self._open: dict[str, Call] = {}
         self._summary: CompactionSummary | None = None
@@ -91,11 +109,16 @@ class History:
         """The seq under which the content of ``seq`` is archived: its own, or its original's."""
         return self._stands_for.get(seq, seq)
 
+    def newest(self, seq: int) -> int:
+        """The seq of what a host put last in the place of the event at ``seq``; or its own."""
+        return self._newest.get(seq, seq)
+
     def _take(self, event: Event) -> None:
         if isinstance(event, AssistantMessage):
             for block in event.data.message.content:
                 if isinstance(block, ToolCallBlock):
                     self._open[block.id] = _call(block)
+            self._said(event)
         elif isinstance(event, ToolResult):
             call = self._open.get(event.data.message.block.tool_call_id)
             if call is not None:
@@ -108,7 +131,9 @@ class History:
     def _content(self, event: Event) -> None:
         cited = original_seq(event)
         if cited != event.seq:
-            self._stands_for[event.seq] = self.original(cited)
+            original = self.original(cited)
+            self._stands_for[event.seq] = original
+            self._newest[original] = event.seq
             return
         self.content.append(event.seq)
         if not isinstance(event, UserMessage):
@@ -117,8 +142,22 @@ class History:
             self._checkpoint(event)
         else:
             self.originals.append(event.seq)
-            if event.data.source.kind == "user":
+            if is_said(event):
                 self.constraints.append(event.seq)
+                self._hear(event.seq, words_of(joined_text(event.data.content), USER_WEIGHT))
+
+    def _said(self, event: AssistantMessage) -> None:
+        """Count the words of an answer's prose, and the files that its calls name."""
+        content = event.data.message.content
+        calls = (self._open[block.id] for block in content if isinstance(block, ToolCallBlock))
+        words = [words_of(joined_text(content), PROSE_WEIGHT)]
+        words += [file_names(call.essence, PATH_WEIGHT) for call in calls]
+        self._hear(event.seq, summed(words))
+
+    def _hear(self, seq: int, words: dict[str, int]) -> None:
+        if words:
+            self._words[seq] = words
+            self.generations.hear(words)
 
     def _checkpoint(self, event: UserMessage) -> None:
         seqs = () if self._summary is None else self._summary.data.shadowed_seqs
@@ -132,6 +171,25 @@ class History:
                     time=event.time,
                 )
             )
+            self._generation(event, seqs)
+
+    def _generation(self, event: UserMessage, shadowed: Sequence[int]) -> None:
+        words = summed(self._words.pop(seq, {}) for seq in shadowed)
+        own = [self.original(seq) for seq in shadowed if seq not in self._checkpoints]
+        seqs = own or list(shadowed)
+        self._checkpoints.add(event.seq)
+        self.generations.add(
+            Generation(
+                compactions=1,
+                first_seq=min(seqs),
+                last_seq=max(seqs),
+                checkpoint_seq=event.seq,
+                first_time=event.time,
+                last_time=event.time,
+                words=words,
+                size=sum(words.values()),
+            )
+        )
 
 
 _HISTORIES: WeakKeyDictionary[Session, History] = WeakKeyDictionary()

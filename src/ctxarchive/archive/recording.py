@@ -7,7 +7,7 @@ import re
 
 from ctxarchive.archive.layers import place
 from ctxarchive.knowledge.records import Record
-from ctxarchive.session.events import Event, Replace, ToolResult
+from ctxarchive.session.events import Event, Replace, ToolResult, UserMessage
 from ctxarchive.session.messages import (
     ContentBlock,
     DocumentBlock,
@@ -54,16 +54,18 @@ def original_seq(event: Event) -> int:
     """The seq of what an event's content was made from; its own, where it is an original.
 
     A tool result that was put in the place of another, shortened, is archived as the one it took
-    the place of, which may have been put there in its turn.
+    the place of, which may have been put there in its turn. So is a user's message that a host
+    rewrote, without its images say: what the user said is what came in.
     """
     operation = event.surface_op
-    if (
-        isinstance(event, ToolResult)
-        and isinstance(operation, Replace)
-        and operation.start_seq == operation.end_seq
-    ):
-        return operation.start_seq
-    return event.seq
+    if not isinstance(operation, Replace) or operation.start_seq != operation.end_seq:
+        return event.seq
+    rewritten = (
+        isinstance(event, UserMessage)
+        and not event.is_checkpoint
+        and event.data.source.kind == "user"
+    )
+    return operation.start_seq if rewritten or isinstance(event, ToolResult) else event.seq
 
 
 def record(session: str, event: Event, *, name: str | None, head: str) -> Record | None:

@@ -8,15 +8,16 @@ from functools import lru_cache
 from typing import Literal
 
 from ctxarchive.archive.clipping import cut_at_or_after, cut_at_or_before
+from ctxarchive.archive.excerpts import around_imitations, gaps, rendered
 from ctxarchive.archive.format import (
     EntryRole,
     Pointer,
     clip_notice,
     entry_heading,
-    own_notice,
     run_notice,
     tool_line,
 )
+from ctxarchive.archive.rules import Sentence, rule_sentences, worth
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.knowledge.records import LAYERS, Record, source_label
 
@@ -36,6 +37,10 @@ class Entry:
     """Its record; ``None`` for a break that has none."""
     shown: str = ""
     """What stands in the checkpoint."""
+    worth: float = 0.0
+    """Of a user's message, how much it should be kept in view as a rule, from 0 to 1."""
+    pinned: bool = False
+    """Whether a person asked to keep it in view; it is shown whole as long as it fits."""
 
     @property
     def seq(self) -> int:
@@ -65,23 +70,30 @@ def span_entry(record: Record | None, config: TranscriptConfig, essence: str) ->
 def message_entry(record: Record, clip_at: int, keep: int) -> Entry:
     """A message: whole up to ``clip_at`` code points, else head and tail of ``keep`` each.
 
-    Nothing is clipped where the notice would be longer than what it elides.
+    Of a user's message, rule-like sentences in between are kept too, as long as head and tail
+    together. Nothing is clipped where the notice would be longer than what it elides.
     """
     text = record.text
     role: EntryRole = "user" if record.role == "user" else "assistant"
+
+    def notice(start: int, end: int) -> str:
+        return _notice(record, start, end)
+
     kind: Kind = role if role == "user" else _prose(record)
-    head = tail = len(text)
+    value, rules = _read(text) if role == "user" else (0.0, ())
     if len(text) > clip_at:
-        start = cut_at_or_before(text, keep)
-        end = cut_at_or_after(text, len(text) - keep)
-        if len(_notice(record, start, end)) + 2 < end - start:
-            head, tail = start, end
-    head, tail = _around_imitation(record, head, tail)
-    shown = text
-    if head < tail:
-        shown = f"{text[:head]}\n{_notice(record, head, tail)}\n{text[tail:]}"
+        left_out = gaps(text, record.seq, keep, rules, notice)
+    else:
+        left_out = around_imitations(text, record.seq)
     heading = entry_heading(role, record.seq, len(text))
-    return Entry(kind=kind, record=record, shown=f"{heading}\n{shown}")
+    shown = rendered(text, left_out, notice)
+    return Entry(kind=kind, record=record, shown=f"{heading}\n{shown}", worth=value)
+
+
+@lru_cache(maxsize=512)
+def _read(text: str) -> tuple[float, tuple[Sentence, ...]]:
+    """What a user's message is worth as a rule, and its rule-like sentences."""
+    return worth(text), tuple(rule_sentences(text))
 
 
 def _prose(record: Record) -> Kind:
@@ -102,18 +114,6 @@ def _tool(record: Record, config: TranscriptConfig, essence: str) -> Entry:
     did = _shortened(essence, config.tool_essence)
     line = tool_line(record.name or "tool", record.seq, len(record.text), did, pointer)
     return Entry(kind="tool", record=record, shown=line)
-
-
-def _around_imitation(record: Record, head: int, tail: int) -> tuple[int, int]:
-    """Bounds of the elided part that leave no line which a reader by count would take for ours."""
-    text = record.text
-    # What is shown is followed by a line break, which may be the one an imitation lacks. Cutting
-    # before one imitation may complete another, so this repeats; the head shrinks each time.
-    while fake := own_notice(f"{text[:head]}\n", 0, record.seq, len(text)):
-        start = cut_at_or_before(text, fake.start())
-        end = cut_at_or_after(text, fake.end())
-        head, tail = start, (max(tail, end) if head < tail else end)
-    return head, tail
 
 
 def _notice(record: Record, head: int, tail: int) -> str:

@@ -133,12 +133,16 @@ def _settings(
     config: Path | None,
     assignments: tuple[str, ...],
 ) -> ReplaySettings:
-    from ctxarchive.cli.compact import override, refuse_contradiction
-    from ctxarchive.config.settings import load_settings
+    from ctxarchive.cli.compact import refuse_contradiction, settings_given
+    from ctxarchive.cli.output import note
+    from ctxarchive.config.layers import file_here, resolve_settings
     from ctxarchive.replay.run import ReplaySettings
 
     refuse_contradiction(at, summarizer)
-    settings = override(load_settings(config), list(assignments))
+    given = settings_given(list(assignments))
+    settings = resolve_settings(given, file=config, where="command line")
+    if config is None and (here := file_here()) is not None:
+        note(f"settings: {here}")
     return ReplaySettings(at=at, summarizer=summarizer, window=window, settings=settings)
 
 
@@ -158,9 +162,9 @@ def _of_log(path: Path, settings: ReplaySettings) -> _Made:
     with ExitStack() as closing:
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="ctxarchive-")))
         knowledge = None
-        if settings.settings.backend != "basic":
+        if settings.settings.backend == "archive":
             knowledge = closing.enter_context(open_for_writing(folder / "archive.db"))
-        replayer = Replayer(log, settings, knowledge)
+        replayer = closing.enter_context(Replayer(log, settings, knowledge))
         with progress(path.name, len(log.items)) as advance:
             replay = anyio.run(replayer.run, interruptible(advance))
         policy = settings.settings.compaction

@@ -18,9 +18,11 @@ from ctxarchive.session.messages import (
     ContentBlock,
     Message,
     Source,
+    TextBlock,
     ToolResultBlock,
     WireModel,
     is_checkpoint_source,
+    text_block,
 )
 
 
@@ -94,6 +96,24 @@ class UserMessageData(WireModel):
     id: str | None = None
 
 
+def user_message(prompt: str | UserMessageData, *, kind: str = "user") -> UserMessageData:
+    """A user-role message that says something.
+
+    Args:
+        prompt: its text; a finished message is taken as it is.
+        kind: its source, for a text.
+
+    Raises:
+        SessionError: ``event``, for one that says nothing: no provider takes an empty message.
+    """
+    message = prompt
+    if isinstance(message, str):
+        message = UserMessageData(content=(text_block(message),), source=Source(kind=kind))
+    if all(isinstance(block, TextBlock) and not block.text.strip() for block in message.content):
+        raise SessionError("event", "an empty message")
+    return message
+
+
 class UserMessage(Event):
     """What a user, the host, or a compaction said in the user's role."""
 
@@ -148,6 +168,24 @@ class ToolMessage(WireModel):
     id: str | None = None
 
     @property
+    def answer(self) -> tuple[str, tuple[ContentBlock, ...]]:
+        """The id of the call that is answered, and the answer's content.
+
+        Raises:
+            SessionError: ``event``, when no call is named.
+        """
+        for block in self.content:
+            if block.type == "tool-result" and isinstance(block, ToolResultBlock):
+                return block.tool_call_id, block.content
+        call_id = self.tool_call_id
+        if call_id is None and self.source is not None:
+            named = (self.source.model_extra or {}).get("callId")
+            call_id = named if isinstance(named, str) else None
+        if call_id is None:
+            raise SessionError("event", "a tool/result names no tool call")
+        return call_id, self.content
+
+    @property
     def block(self) -> ToolResultBlock:
         """The answer as one tool-result block.
 
@@ -157,16 +195,11 @@ class ToolMessage(WireModel):
         for block in self.content:
             if isinstance(block, ToolResultBlock):
                 return block
-        call_id = self.tool_call_id
-        if call_id is None and self.source is not None:
-            named = (self.source.model_extra or {}).get("callId")
-            call_id = named if isinstance(named, str) else None
-        if call_id is None:
-            raise SessionError("event", "a tool/result names no tool call")
+        call_id, content = self.answer
         return ToolResultBlock(
             type="tool-result",
             tool_call_id=call_id,
-            content=self.content,
+            content=content,
             is_error=bool(self.is_error),
         )
 

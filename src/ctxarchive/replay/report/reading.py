@@ -52,12 +52,13 @@ def _entries(additions: str, parsed: list[ParsedEntry]) -> tuple[EntryView, ...]
         name = did = ""
         if entry.role in {"user", "assistant"}:
             place = _behind_message(additions, place, entry)
-        elif entry.pointer is not None:
-            at = additions.find(entry.pointer.call(), place)
+        elif entry.pointers:
+            at = additions.find(entry.pointers[0].call(), place)
             if entry.role == "tool":
                 name, did = _tool(additions[additions.rfind("\n", 0, at) + 1 : at])
             place = at + 1
-        parts = (entry.head, entry.pointer, entry.tail)
+        between = (part for pair in entry.middle for part in pair)
+        parts = (entry.head, *entry.pointers[:1], *between, entry.tail)
         found.append(
             EntryView(
                 section=entry.section,
@@ -76,9 +77,10 @@ def _behind_message(additions: str, place: int, entry: ParsedEntry) -> int:
     """Where the search for the next entry goes on: behind the message's own text."""
     heading = entry_heading("user" if entry.role == "user" else "assistant", entry.seq, entry.chars)
     place = additions.find(heading, place) + len(heading) + len(entry.head)
-    if entry.pointer is not None:
-        place = additions.find(entry.pointer.call(), place) + len(entry.pointer.call())
-    return place + len(entry.tail)
+    behind = (*(text for text, _ in entry.middle), entry.tail)
+    for pointer, text in zip(entry.pointers, behind, strict=False):
+        place = additions.find(pointer.call(), place) + len(pointer.call()) + len(text)
+    return place
 
 
 def _tool(line: str) -> tuple[str, str]:

@@ -111,12 +111,12 @@ const part = (title, told, ...children) => el("section", { class: "part" }, el("
 function entryView(entry, open) {
   const pointers = entry.parts.filter((piece) => typeof piece !== "string");
   if (entry.role === "tool") {
-    return button({ class: "line", "data-call": pointers[0]?.call, onclick: (event) => open(pointers[0], event.currentTarget) },
+    return pointers.map((pointer) => button({ class: "line", "data-call": pointer.call, onclick: (event) => open(pointer, event.currentTarget) },
       el("span", { class: "seq" }, number(entry.seq)), " ",
       el("span", { class: "did" }, el("b", null, entry.name), " ", el("code", null, entry.did)), " ",
-      el("span", { class: "size" }, `${rough(entry.chars)} chars`));
+      el("span", { class: "size" }, `${rough(entry.chars)} chars`)));
   }
-  if (entry.role === "run") return gap(pointers[0], `${counted(entry.chars, "older entry", "older entries")} left out, from seq ${number(entry.seq)}`, open);
+  if (entry.role === "run") return pointers.map((pointer) => gap(pointer, `${counted(entry.chars, "older entry", "older entries")} left out, from seq ${number(entry.seq)}`, open));
   return el("div", { class: `entry is-${entry.role}` },
     el("div", { class: "who" }, el("b", null, entry.role === "user" ? "User" : "Assistant"), number(entry.seq)),
     el("div", null, entry.parts.map((piece) => (typeof piece === "string"
