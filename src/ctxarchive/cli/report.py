@@ -60,7 +60,11 @@ FOR_LOGS = ("at", "summarizer", "window", "config", "assignments")
     type=click.IntRange(min=1_000),
     help="Of a log: the context window in tokens. Default: its own model's, else 200,000.",
 )
-@click.option("--config", type=click.Path(path_type=Path), help="Of a log: a ctxarchive.toml.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Of a log: a settings file. Default: ctxarchive.toml in the working folder, if it is there.",
+)
 @click.option(
     "--set",
     "assignments",
