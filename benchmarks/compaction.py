@@ -200,7 +200,7 @@ def in_a_row(backend: str, compactions: int, events: int, rounds: int) -> float:
         f"first five {early:.2f} ms, last five {late:.2f} ms, ratio {late / early:.2f} "
         f"(goal: at most 1.3)"
     )
-    return sum(times) / len(times)
+    return statistics.fmean(times)
 
 
 def peaks(compactions: int, events: int) -> None:

@@ -39,6 +39,7 @@ class Shown:
     size: int
     call: dict[str, Any] | None = None
     parts: tuple[str | dict[str, Any], ...] = ()
+    named: tuple[int, ...] = ()
 
 
 def arguments(match: re.Match[str]) -> dict[str, Any]:
@@ -78,9 +79,16 @@ def read_checkpoint(text: str) -> Iterator[Shown]:
                 r"\[\.\.\. (\d+) older (?:entries|user messages) elided \(seq (\d+)\.\.\d+\); "
                 rf"retrieve with {CALL} \.\.\.\]",
                 line,
+            ) or re.fullmatch(
+                rf"## \[(\d+) entries, seq (\d+)\.\.\d+: (?P<items>.+) → {CALL}\]", line
             )
             assert run is not None, line
-            yield Shown("run", int(run[2]), int(run[1]), call=arguments(run))
+            named = tuple(
+                int(item[1])
+                for part in run.groupdict().get("items", "").split(" · ")
+                if (item := re.match(r"(?:\S+ )??(\d+)(?: |$)", part))
+            )
+            yield Shown("run", int(run[2]), int(run[1]), call=arguments(run), named=named)
             place += len(line)
 
 
@@ -202,6 +210,7 @@ def check_checkpoint(text: str, tool: CtxSearchTool, truth: dict[int, str]) -> l
             records = fetch_run(tool, each.call)
             assert len(records) == each.size
             assert {seq: truth[seq] for seq in records} == records
+            assert records.keys() >= set(each.named)
         else:
             parts = each.parts if each.call is None else (each.call,)
             whole = "".join(p if isinstance(p, str) else fetch(tool, p) for p in parts)

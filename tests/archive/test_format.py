@@ -242,8 +242,9 @@ def test_a_tool_call_is_not_cut_inside_a_character() -> None:
         session="s", seq=SEQ, layer="finding", role="tool", name="bash", event="{}", text="out"
     )
     family = "\U0001f468\u200d\U0001f469"
-    line = span_entry(record, CONFIG, "a" * 79 + family).shown
-    assert f"{'a' * 79}… →" in line
+    limit = CONFIG.tool_essence
+    line = span_entry(record, CONFIG, "a" * (limit - 1) + family).shown
+    assert f"{'a' * (limit - 1)}… →" in line
     path = span_entry(record, CONFIG, "/srv/" + "deep/" * 40 + "file.py").shown
     assert "…" in path, "of a path the end is kept: it tells files apart"
     assert "deep/file.py → " in path

@@ -82,11 +82,8 @@ UUUUU
 [... 220 of 230 chars elided from seq 4; retrieve with ctx_search(source: \
 "session/a%2Fb/constraint", seq: 4, offset: 5, length: 220) ...]
 UUUUU
-[... 1 older entries elided (seq 5..5); retrieve with ctx_search(source: \
-"session/a%2Fb/narrative", after_seq: 4, before_seq: 6) ...]
-## [tool bash seq 6, 40 chars: git log → ctx_search(source: "session/a%2Fb/finding", seq: 6)]
-[... 2 older entries elided (seq 7..8); retrieve with ctx_search(source: \
-["session/a%2Fb/finding", "session/a%2Fb/narrative"], after_seq: 6, before_seq: 9) ...]
+## [4 entries, seq 5..8: bash 6 git log → ctx_search(source: "session/a%2Fb", after_seq: 4, \
+before_seq: 9)]
 
 ## Archive Index"""
 
@@ -137,6 +134,6 @@ def test_a_checkpoint_reads_like_this() -> None:
 
 
 def test_a_checkpoint_without_assistant_prose_reads_like_this() -> None:
-    """Dropped runs name their seqs, sources and bounds."""
+    """A run names its seqs, what its tools did, its sources and bounds."""
     hidden = SMALL.model_copy(update={"keep_assistant": False})
     assert additions(hidden, "## Archive Index") == DROPPED

@@ -82,7 +82,7 @@ def test_a_demand_a_restriction_or_a_correction_is_a_rule(text: str) -> None:
 def test_what_is_said_in_passing_is_no_rule(text: str) -> None:
     """Nor is a question, or a statement about the past."""
     assert worth(text) < RULE_LIKE
-    assert rule_sentences(text) == []
+    assert rule_sentences(text) == ()
 
 
 def test_numbers_and_names_are_worth_more_than_nothing_and_less_than_a_rule() -> None:
@@ -113,13 +113,13 @@ def test_the_items_of_a_list_belong_to_the_line_that_introduces_it() -> None:
 
 def test_pasted_code_is_no_rule() -> None:
     """What stands between fences was not said by the user."""
-    assert rule_sentences("look:\n```\n# must never be None\nraise ValueError\n```\nwhy?") == []
+    assert rule_sentences("look:\n```\n# must never be None\nraise ValueError\n```\nwhy?") == ()
 
 
 def test_a_sentence_that_is_too_long_to_be_kept_is_no_rule_sentence() -> None:
     """It still tells something of what the message is worth."""
     text = "always " + "word " * LONGEST
-    assert rule_sentences(text) == []
+    assert rule_sentences(text) == ()
     assert 0 < worth(text) < RULE_LIKE
 
 

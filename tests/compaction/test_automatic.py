@@ -188,7 +188,7 @@ async def test_a_target_without_a_name_is_called_by_what_is_known_of_it(
         "no compaction on pressure",
     ]
     assert caplog.records[1].getMessage().endswith(f"the capacity of {name} is unknown")
-    with pytest.raises(ConfigError, match=f"tokens for {name} "):
+    with pytest.raises(ConfigError, match=f"tokens of {name}\\)"):
         CompactionPolicy(retain_tokens=900).resolve(options.provider, options.model, 1_000)
 
 

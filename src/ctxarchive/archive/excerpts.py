@@ -15,6 +15,9 @@ from ctxarchive.archive.rules import Sentence
 Stretch = tuple[int, int]
 """Where a part of a text begins and ends, in code points."""
 
+LEAST_RULES = 200
+"""Code points of the rule-like sentences that stay of a message, however little else does."""
+
 Notice = Callable[[int, int], str]
 """The line that stands for the part between two places."""
 
@@ -29,12 +32,12 @@ def gaps(
     Args:
         text: the whole message.
         seq: its seq.
-        keep: code points of head and tail, each, and of half the rule-like sentences.
+        keep: code points of head and tail, each; the rule-like sentences have as much as both.
         rules: its rule-like sentences.
         notice: what stands for a gap.
     """
     shown = [(0, cut_at_or_before(text, keep))]
-    shown += _chosen(text, rules, 2 * keep)
+    shown += _chosen(text, rules, max(2 * keep, LEAST_RULES))
     shown.append((cut_at_or_after(text, len(text) - keep), len(text)))
     left_out: list[Stretch] = []
     place = shown[0][1]

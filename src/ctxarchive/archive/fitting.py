@@ -8,24 +8,35 @@ much as the run, the run stays until it can go with its neighbours.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from ctxarchive.archive.format import STANDING_HEADING, TRANSCRIPT_HEADING
 from ctxarchive.archive.rules import RULE_LIKE
+from ctxarchive.archive.sections import section
 from ctxarchive.archive.settings import TranscriptConfig
-from ctxarchive.archive.transcript import Entry, Kind, message_entry, run_line
-from ctxarchive.knowledge.records import Record
+from ctxarchive.archive.transcript import Entry, Kind, message_entry, rules_of, run_line
 
 PROSE: frozenset[Kind] = frozenset({"narrative", "finding"})
 """The kinds of assistant prose."""
 
-HARDER = ((400, 150), (160, 60))
-"""``clip_at`` and ``keep`` of user messages that must give way, step by step."""
+HARDER = ((400, 150), (160, 60), (160, 0))
+"""``clip_at`` and ``keep`` of user messages that must give way, step by step.
+
+The last step is for messages with rule-like sentences, and leaves nothing else of them."""
+
+RULE_SHARE = 0.25
+"""Share of a bound that rules may take from the anchors; pinned messages may take more."""
+
+RULE_CHARS, NEWEST_CHARS, NOTICE_CHARS = 300, 500, 170
+"""What one rule takes at most of that share, what the newest message takes, and a line beside it."""
+
 
 SECTIONS = ("standing", "span")
+
+PARTS = 4
+"""Parts of the span, by number of entries, that give way one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +47,8 @@ class Limits:
     chars: int | None
     """Code points of all of it; ``None`` for no bound."""
     transcript_chars: int
+    talk_tokens: int | None = None
+    """Tokens of assistant prose and tool lines; ``None`` for no bound of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +92,74 @@ def fit(
     return material.index if _alone_fits(material.index, limits, price) else ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What the user's words take that should stay whatever else goes."""
+
+    pinned: int
+    """Code points of pinned messages, of the newest one and of the lines beside them."""
+    rules: int
+    """Code points of rules, and of the lines beside them."""
+    pinned_tokens: int
+    rules_tokens: int
+
+
+def needed(entries: Iterable[Entry], price: Callable[[str], int]) -> Need:
+    """What pinned messages, the newest one and rules among ``entries`` take."""
+    users = [entry for entry in entries if entry.kind == "user"]
+    pinned = [entry for entry in users if entry.pinned]
+    ruling = [entry for entry in users if not entry.pinned and entry.worth >= RULE_LIKE]
+    beside = NOTICE_CHARS * (len(pinned) + 1)
+    beside += sum(min(len(entry.shown), NEWEST_CHARS) for entry in users[-1:])
+    rules = sum(min(len(entry.shown), RULE_CHARS) for entry in ruling)
+    return Need(
+        pinned=sum(len(entry.shown) for entry in pinned) + beside,
+        rules=rules + NOTICE_CHARS * len(ruling),
+        pinned_tokens=sum(price(entry.shown) for entry in pinned) + beside // 3,
+        rules_tokens=(rules + NOTICE_CHARS * len(ruling)) // 3,
+    )
+
+
+def is_crowded(need: Need, index: str, whole: Limits, price: Callable[[str], int]) -> bool:
+    """Whether ``index`` stands in the way of what the user's words need."""
+    if whole.chars is not None and len(index) + need.pinned + need.rules > whole.chars:
+        return True
+    return price(index) + need.pinned_tokens + need.rules_tokens > whole.tokens
+
+
+def with_room_for_rules(
+    rest: Limits, whole: Limits, need: Need, index: str, price: Callable[[str], int]
+) -> Limits:
+    """``rest`` with room for pinned messages and the newest, and for rules up to their share.
+
+    Args:
+        rest: what is left for all but the anchors.
+        whole: what the anchors have a part of.
+        need: what the user's words take.
+        index: the index, which stands beside them.
+        price: tokens of a text.
+    """
+    tokens = need.pinned_tokens + price(index)
+    tokens += min(need.rules_tokens, int(whole.tokens * RULE_SHARE))
+    rest = replace(rest, tokens=max(rest.tokens, min(tokens, whole.tokens)))
+    if rest.chars is None or whole.chars is None:
+        return rest
+    chars = need.pinned + len(index) + min(need.rules, int(whole.chars * RULE_SHARE))
+    return replace(rest, chars=max(rest.chars, min(chars, whole.chars)))
+
+
 def _alone_fits(text: str, limits: Limits, price: Callable[[str], int]) -> bool:
     return price(text) <= limits.tokens and (limits.chars is None or len(text) <= limits.chars)
 
 
 def _steps(draft: _Draft) -> Iterable[Callable[[Limits], None]]:
     yield lambda limits: draft.drop_until("span", {"narrative"}, limits)
-    yield lambda limits: draft.drop_until("span", {"narrative", "tool"}, limits)
-    yield lambda limits: draft.drop_until("span", PROSE | {"tool"}, limits)
+    # The newest part of the span tells where the work stands, so the older parts go first.
+    for part in draft.parts():
+        for kinds in ({"narrative", "tool"}, PROSE | {"tool"}):
+            yield lambda limits, through=part, of=kinds: draft.drop_until(  # type: ignore[misc]
+                "span", of, limits, through
+            )
     yield lambda limits: draft.drop_least(("standing",), _is_no_rule, limits)
     for may_go in (_is_free, _is_user):
         for clip_at, keep in HARDER:
@@ -130,13 +203,18 @@ class _Draft:
 
     def _lines(self) -> tuple[list[str], list[str]]:
         if self._rendered is None:
-            standing = self._section("standing", self._material.constraints, "user messages")
-            span = self._section("span", self._material.originals, "entries")
+            shown = {name: self._shown(name) for name in SECTIONS}
+            constraints, originals = self._material.constraints, self._material.originals
+            standing = section(shown["standing"], constraints, what="user messages")
+            span = section(shown["span"], originals, what="entries")
             self._rendered = (
                 [STANDING_HEADING, *standing] if standing else [],
                 [TRANSCRIPT_HEADING, *span] if span else [],
             )
         return self._rendered
+
+    def _shown(self, name: str) -> list[tuple[Entry, bool]]:
+        return list(zip(self._entries[name], self._dropped[name], strict=True))
 
     @property
     def text(self) -> str:
@@ -158,7 +236,17 @@ class _Draft:
         chars = [sum(len(line) + 1 for line in part) for part in (standing, transcript)]
         if limits.chars is not None:
             over = max(over, -(-(sum(chars) + len(index) + 2 - limits.chars) // 4))
+        if limits.talk_tokens is not None:
+            over = max(over, self._talk() - limits.talk_tokens)
         return max(over, -(-(chars[1] - limits.transcript_chars) // 4))
+
+    def _talk(self) -> int:
+        """Tokens of the assistant prose and the tools' results in view."""
+        return sum(
+            self._cost(entry.priced)
+            for entry, dropped in self._shown("span")
+            if not dropped and (entry.kind in PROSE or entry.kind == "tool")
+        )
 
     def drop_all(self, kinds: frozenset[Kind]) -> None:
         """Leave out every entry of some kinds."""
@@ -167,28 +255,46 @@ class _Draft:
                 self._dropped["span"][place] = True
         self._rendered = None
 
-    def drop_until(self, name: str, kinds: AbstractSet[Kind], limits: Limits) -> None:
-        """Leave out entries of some kinds, oldest first, until the bounds hold or none helps."""
+    def parts(self) -> list[int]:
+        """The last seq of each part of the span, oldest first."""
+        seqs = [entry.seq for entry in self._entries["span"] if entry.seq >= 0] or [0]
+        return [seqs[len(seqs) * part // PARTS - 1] for part in range(1, PARTS)] + [max(seqs)]
+
+    def drop_until(
+        self, name: str, kinds: AbstractSet[Kind], limits: Limits, through: int | None = None
+    ) -> None:
+        """Leave out entries of some kinds, oldest first, until the bounds hold or none helps.
+
+        Args:
+            name: the section.
+            kinds: what may go.
+            limits: the bounds.
+            through: the last seq that may go; ``None`` for all.
+        """
+
+        def may_go(entry: Entry) -> bool:
+            return entry.kind in kinds and (through is None or entry.seq <= through)
+
         flags = self._dropped[name]
         while (excess := self._excess(limits)) > 0:
             # A batch by estimate, then measured again: pricing the whole once an entry would be
             # quadratic.
-            chosen = self._next_to_drop(name, kinds, excess)
+            chosen = self._next_to_drop(name, may_go, excess)
             if not chosen:
                 return
             for place in chosen:
                 flags[place] = True
             self._rendered = None
 
-    def _next_to_drop(self, name: str, kinds: AbstractSet[Kind], excess: int) -> list[int]:
+    def _next_to_drop(self, name: str, may_go: Callable[[Entry], bool], excess: int) -> list[int]:
         """The oldest entries whose leaving saves ``excess`` tokens, or all that saves anything."""
         notice = self._notice_cost(name)
         chosen: list[int] = []
         saved = 0
-        for stretch in self._stretches(name, lambda entry: entry.kind in kinds):
+        for stretch in self._stretches(name, may_go):
             waiting = [place for place in stretch if not self._dropped[name][place]]
-            costs = [self._cost(self._entries[name][place].shown) for place in waiting]
-            due = notice if len(waiting) == len(stretch) else 0
+            costs = [self._cost(self._entries[name][place].priced) for place in waiting]
+            due = 0 if self._has_line(name, stretch) else notice
             if sum(costs) <= due:
                 continue
             saved -= due
@@ -198,6 +304,16 @@ class _Draft:
                 if saved >= excess:
                     return chosen
         return chosen
+
+    def _has_line(self, name: str, stretch: Sequence[int]) -> bool:
+        """Whether a line stands for some of these places or for a neighbour, which takes them in."""
+        return any(self._on_line(name, place) for place in stretch) or any(
+            self._on_line_beside(name, place, step)
+            for place, step in ((stretch[0], -1), (stretch[-1], 1))
+        )
+
+    def _on_line(self, name: str, place: int) -> bool:
+        return self._dropped[name][place] or self._entries[name][place].kind == "tool"
 
     def _stretches(self, name: str, may_go: Callable[[Entry], bool]) -> Iterator[list[int]]:
         """Runs of places that are left out already or may go, where there is any."""
@@ -238,6 +354,8 @@ class _Draft:
                 entry = self._entries[name][place]
                 if entry.record is None or len(entry.record.text) <= clip_at:
                     continue
+                if not keep and not rules_of(entry.record):
+                    continue
                 shorter = replace(message_entry(entry.record, clip_at, keep), pinned=entry.pinned)
                 saved += self._cost(entry.shown) - self._cost(shorter.shown)
                 self._entries[name][place] = shorter
@@ -271,12 +389,16 @@ class _Draft:
         for name in names:
             for stretch in self._stretches(name, may_go):
                 waiting = [place for place in stretch if not self._dropped[name][place]]
-                costs = [self._cost(self._entries[name][place].shown) for place in waiting]
-                due = self._notice_cost(name) if len(waiting) == len(stretch) else 0
-                if saved < excess and sum(costs) > due:
-                    saved += sum(costs) - due
-                    for place in waiting:
-                        self._dropped[name][place] = True
+                costs = [self._cost(self._entries[name][place].priced) for place in waiting]
+                due = 0 if self._has_line(name, stretch) else self._notice_cost(name)
+                if saved >= excess or sum(costs) <= due:
+                    continue
+                saved -= due
+                for place, cost in zip(waiting, costs, strict=True):
+                    self._dropped[name][place] = True
+                    saved += cost
+                    if saved >= excess:
+                        break
         return saved > 0
 
     def _least_first(
@@ -304,49 +426,14 @@ class _Draft:
         return sorted(going, key=kept.__getitem__)
 
     def _gain(self, name: str, place: int) -> int:
-        """About what leaving out one entry saves; runs that meet save a notice."""
-        dropped = sum(self._is_dropped_beside(name, place, step) for step in (-1, 1))
+        """About what leaving out one entry saves; lines that meet save one."""
+        beside = sum(self._on_line_beside(name, place, step) for step in (-1, 1))
         notice = self._notice_cost(name)
-        return self._cost(self._entries[name][place].shown) + (dropped - 1) * notice
+        return self._cost(self._entries[name][place].priced) + (beside - 1) * notice
 
-    def _is_dropped_beside(self, name: str, place: int, step: int) -> bool:
+    def _on_line_beside(self, name: str, place: int, step: int) -> bool:
         entries = self._entries[name]
         place += step
         while 0 <= place < len(entries) and entries[place].kind == "hidden":
             place += step
-        return 0 <= place < len(entries) and self._dropped[name][place]
-
-    def _section(self, name: str, archived: Sequence[int], what: str) -> list[str]:
-        lines: list[str] = []
-        run: list[tuple[Record, bool]] = []
-
-        def close() -> None:
-            # Hidden entries at the end of a run were not dropped: nothing of them was in view.
-            while run and not run[-1][1]:
-                run.pop()
-            told = [record for record, _ in run if record.text or record.images]
-            if told:
-                lines.append(run_line(told, what=what))
-            run.clear()
-
-        for entry, dropped in zip(self._entries[name], self._dropped[name], strict=True):
-            record = entry.record
-            if record is not None and (dropped or (run and entry.kind == "hidden")):
-                if run and not _adjacent(run[-1][0].seq, record.seq, archived):
-                    close()
-                if dropped or run:
-                    run.append((record, dropped))
-            elif entry.kind != "hidden":
-                close()
-                if entry.shown:
-                    lines.append(entry.shown)
-        close()
-        return lines
-
-
-def _adjacent(before: int, after: int, archived: Sequence[int]) -> bool:
-    """Whether nothing archived lies between two seqs, which must ascend."""
-    if after <= before:
-        return False
-    place = bisect_right(archived, before)
-    return place < len(archived) and archived[place] == after
+        return 0 <= place < len(entries) and self._on_line(name, place)

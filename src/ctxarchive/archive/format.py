@@ -63,6 +63,11 @@ _RUN = re.compile(
     rf"\[\.\.\. (?P<count>\d+) older (?:entries|user messages) elided "
     rf"\(seq (?P<first>\d+)\.\.(?P<last>\d+)\); retrieve with {_CALL} \.\.\.\]"
 )
+_FOLD = re.compile(
+    rf"## \[(?P<count>\d+) entries, seq (?P<first>\d+)\.\.(?P<last>\d+): "
+    rf"(?P<items>[^→\n]*) → {_CALL}\]"
+)
+_ITEM = re.compile(r"(?:\S+ )??(?P<seq>\d+)(?: |$)")
 _ENTRY = re.compile(r"## \[(?P<role>user|assistant) (?P<seq>\d+), (?P<chars>\d+) chars\]")
 _TOOL = re.compile(
     rf"## \[tool (?P<name>\S+) seq (?P<toolseq>\d+), (?P<chars>\d+) chars"
@@ -100,6 +105,22 @@ def tool_line(name: str, seq: int, chars: int, essence: str, pointer: Pointer) -
     return f"## [tool {one_word(name)} seq {seq}, {chars} chars{did} → {pointer.call()}]"
 
 
+ITEM_BREAK = " · "
+"""What parts the items of a folded run."""
+
+
+def tool_item(name: str, seq: int, essence: str) -> str:
+    """What a folded run says of one tool's result; ``name`` is empty where it is as before."""
+    said = " ".join(part for part in (name and one_word(name), str(seq), one_line(essence)) if part)
+    return said.replace("·", "-")
+
+
+def fold_line(items: Sequence[str], count: int, first: int, last: int, pointer: Pointer) -> str:
+    """The one line that stands for a run of entries, of which the tools' results are named."""
+    named = ITEM_BREAK.join(items)
+    return f"## [{count} entries, seq {first}..{last}: {named} → {pointer.call()}]"
+
+
 def one_line(text: str) -> str:
     """``text`` without line breaks, control characters, arrows or calls.
 
@@ -131,6 +152,8 @@ class ParsedEntry:
     middle: tuple[tuple[str, Pointer], ...] = ()
     """What is shown between elided parts, each with what returns the part behind it."""
     tail: str
+    named: tuple[int, ...] = ()
+    """Of a folded run, the seqs of the tools' results that it names."""
 
     @property
     def pointers(self) -> tuple[Pointer, ...]:
@@ -183,7 +206,7 @@ def _entry(
             tail="",
         )
         return parsed, tool.end()
-    run = _RUN.match(text, place)
+    run = _RUN.match(text, place) or _FOLD.match(text, place)
     if run:
         parsed = ParsedEntry(
             section=section,
@@ -193,9 +216,16 @@ def _entry(
             head="",
             pointer=_pointer(run),
             tail="",
+            named=_named(run.groupdict().get("items") or ""),
         )
         return parsed, run.end()
     raise SessionError("event", f"additions: no entry of ours at offset {place}")
+
+
+def _named(items: str) -> tuple[int, ...]:
+    """The seqs in a folded run's items: each has one behind its tool's name, or begins with it."""
+    found = (_ITEM.match(item) for item in items.split(ITEM_BREAK))
+    return tuple(int(item["seq"]) for item in found if item)
 
 
 def _message(

@@ -6,13 +6,12 @@ content, and which compactions there were. Reads sessions, changes none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from ctxarchive.archive.anchor_ranking import Use, tally
+from ctxarchive.archive.calls import Call, call_of
 from ctxarchive.archive.generations import (
     PATH_WEIGHT,
     PROSE_WEIGHT,
@@ -24,7 +23,7 @@ from ctxarchive.archive.generations import (
     words_of,
 )
 from ctxarchive.archive.layers import is_said
-from ctxarchive.archive.recording import call_line, original_seq
+from ctxarchive.archive.recording import original_seq
 from ctxarchive.archive.transcript import Entry
 from ctxarchive.knowledge.records import Record
 from ctxarchive.session.events import (
@@ -36,17 +35,6 @@ from ctxarchive.session.events import (
 )
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import ToolCallBlock, joined_text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """The call behind a tool's result."""
-
-    name: str
-    line: str
-    """Name and arguments on one line."""
-    essence: str
-    """What it did, in one line: a command, a path, a pattern, a URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +54,8 @@ class History:
     def __init__(self) -> None:
         self.calls: dict[int, Call] = {}
         """By the seq of the tool result."""
+        self.failed: set[int] = set()
+        """Seqs of tool results that say of themselves that they failed."""
         self.content: list[int] = []
         """Seqs of events with records of their own, ascending."""
         self.originals: list[int] = []
@@ -117,12 +107,14 @@ class History:
         if isinstance(event, AssistantMessage):
             for block in event.data.message.content:
                 if isinstance(block, ToolCallBlock):
-                    self._open[block.id] = _call(block)
+                    self._open[block.id] = call_of(block)
             self._said(event)
         elif isinstance(event, ToolResult):
             call = self._open.get(event.data.message.block.tool_call_id)
             if call is not None:
                 self.calls[event.seq] = call
+            if event.data.message.block.is_error:
+                self.failed.add(event.seq)
         elif isinstance(event, CompactionSummary):
             self._summary = event
         if event.message is not None:
@@ -202,57 +194,3 @@ def history_of(session: Session) -> History:
         history = _HISTORIES[session] = History()
     history.advance(session)
     return history
-
-
-def _call(block: ToolCallBlock) -> Call:
-    try:
-        values = json.loads(block.arguments)
-    except (ValueError, RecursionError):
-        values = block.arguments
-    return Call(
-        name=block.name,
-        line=call_line(block.name, block.arguments),
-        essence=_essence(values),
-    )
-
-
-_TELLING = (
-    ("command", "cmd", "script", "code"),
-    ("pattern", "query", "regex", "q", "search"),
-    ("file_path", "filePath", "path", "notebook_path", "filename", "file", "target_file"),
-    ("url", "uri"),
-    ("description", "subject", "title", "prompt", "text", "input"),
-)
-
-
-def _essence(values: Any) -> str:
-    """What tells most of what a call did, by the shape of its arguments, on one line."""
-    if isinstance(values, str):
-        return _first_line(values)
-    if not isinstance(values, dict):
-        return ""
-    for keys in _TELLING:
-        for key in keys:
-            value = values.get(key)
-            if isinstance(value, str) and value.strip():
-                return _first_line(value) + _extent(values)
-            if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
-                return _first_line(" ".join(value))
-    named = [
-        f"{key}={_first_line(str(value))}"
-        for key, value in values.items()
-        if isinstance(value, str | int | float) and str(value).strip()
-    ]
-    return ", ".join(named[:4])
-
-
-def _extent(values: dict[str, Any]) -> str:
-    """Which part of a file a call named, where it did: it tells two reads of one file apart."""
-    start, length = (values.get(key) for key in ("offset", "limit"))
-    if not isinstance(start, int):
-        return ""
-    return f":{start}+{length}" if isinstance(length, int) else f":{start}"
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]

@@ -160,35 +160,48 @@ def sentences(text: str) -> Iterator[Sentence]:
         yield Sentence(start=start, end=end, score=score)
 
 
-def rule_sentences(text: str) -> list[Sentence]:
-    """Those of a message that are rule-like and short enough to be kept whole, in order."""
-    return [
-        sentence
-        for sentence in sentences(text)
-        if sentence.score >= RULE_LIKE and sentence.end - sentence.start <= LONGEST
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A message read once."""
 
-
-def worth(text: str) -> float:
-    """How much a message should be kept in view as a rule, from 0 to 1.
+    worth: float
+    """How much it should be kept in view as a rule, from 0 to 1.
 
     The score of its most rule-like sentence, less where rules are a small part of the message: 1
     for nothing but a standing rule, half as much where rules are a sixteenth of it. 0 where it
-    states nothing that could be one.
-    """
+    states nothing that could be one."""
+    rules: tuple[Sentence, ...]
+    """Its sentences that are rule-like and short enough to be kept whole, in order."""
+
+
+def read(text: str) -> Reading:
+    """What a message is worth as a rule, and its rule-like sentences."""
     best = 0.0
     length = ruling = 0
+    rules: list[Sentence] = []
     for sentence in sentences(text):
         size = sentence.end - sentence.start
         length += size
         best = max(best, sentence.score)
         if sentence.score >= RULE_LIKE:
             ruling += min(size, LONGEST)
-    if not ruling:
-        return best
-    # What was not read between the ends is no rule.
-    share = ruling / (length + max(0, len(text) - 2 * READ_AT_MOST))
-    return float(best * share**0.25)
+            if size <= LONGEST:
+                rules.append(sentence)
+    if ruling:
+        # What was not read between the ends is no rule.
+        share = ruling / (length + max(0, len(text) - 2 * READ_AT_MOST))
+        best = float(best * share**0.25)
+    return Reading(worth=best, rules=tuple(rules))
+
+
+def rule_sentences(text: str) -> tuple[Sentence, ...]:
+    """The sentences of a message that are rule-like and short enough to be kept whole, in order."""
+    return read(text).rules
+
+
+def worth(text: str) -> float:
+    """How much a message should be kept in view as a rule, from 0 to 1; see ``Reading.worth``."""
+    return read(text).worth
 
 
 def _bounds(text: str) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,8 @@
 """Replays one log, event by event, and compacts where asked.
 
 Deterministic: the same log under the same settings gives the same session, byte for byte, in a
-session id of its own, so that replays under other settings never meet it in an archive.
+session id of its own, so that replays under other settings never meet it in an archive. Only the
+counts of ``archive/filed`` say what the archive held before, and they are never filed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ctxarchive.knowledge.records import LAYERS
 from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import Measurement, TokenMeter
 from ctxarchive.metering.tokenizers import estimator
+from ctxarchive.replay.marked import marked_session
 from ctxarchive.session.events import CompactionSummary, UserMessage
 from ctxarchive.session.jsontext import dump_json
 from ctxarchive.session.log import Session
@@ -161,7 +163,9 @@ class Replayer:
     ) -> None:
         self.log = log
         self.window = settings.window or _capacity(log) or DEFAULT_WINDOW
-        self.session_id = f"{log.session_id}~{settings.fingerprint(self.window)}"
+        plain = f"{log.session_id}~{settings.fingerprint(self.window)}"
+        filing = None if settings.settings.backend == "basic" else knowledge
+        self.session_id = marked_session(plain, filing)
         self._at = settings.at
         self._summarizer = settings.summarizer
         self._playback = Playback(log, session_id=self.session_id)
