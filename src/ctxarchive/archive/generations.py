@@ -31,9 +31,7 @@ RARER = 2.5
 LENGTH_OFFSET = 20
 """Code points added to a word's length before its worth is divided by it."""
 
-_WORD = re.compile(
-    "[^\\W_][\\w]*(?:[.-]\\w+)*",
-)
+_WORD = re.compile(r"[^\W_]\w*(?:[.-]\w+)*")
 _PATH = re.compile(r"(?:[\w.-]*/)+([\w.-]*\w)|\b([A-Za-z_][\w-]*\.[A-Za-z]\w{0,4})\b")
 _LETTERS = re.compile(r"[^\W\d_]")
 _UNSPACED = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+|[\u30a0-\u30ff]+|[\u3041-\u309f]+")

@@ -19,11 +19,8 @@ from ctxarchive.session.messages import (
 
 def event_text(event: Event, head: str) -> str:
     """The text of ``event``, as :func:`~ctxarchive.archive.rendering.render` gives it for its JSON."""
-    if isinstance(event, ToolResult):
-        body = paired(joined_text(event.data.message.block.content))
-        return f"{head}\n{body}" if head else body
-    message = event.message
-    return "" if message is None else paired(joined_text(message.content))
+    body = paired(joined_text(event.content))
+    return f"{head}\n{body}" if head and isinstance(event, ToolResult) else body
 
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -81,8 +78,7 @@ def record(session: str, event: Event, *, name: str | None, head: str) -> Record
         return None
     text = event_text(event, head)
     placement = place(event, text)
-    message = event.message
-    if placement is None or message is None:
+    if placement is None:
         return None
     return Record(
         session=session,
@@ -95,7 +91,7 @@ def record(session: str, event: Event, *, name: str | None, head: str) -> Record
         head=head,
         event=event.json_text,
         text=text,
-        images=tuple(_images(message.content)),
+        images=tuple(_images(event.content)),
     )
 
 

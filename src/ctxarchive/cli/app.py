@@ -28,6 +28,7 @@ COMMANDS = {
     "stats": "Say how large an archive is.",
     "verify": "Check an archive, and a log against it.",
     "rebuild": "Make an archive's search index anew.",
+    "report": "Show a session's life as one HTML file.",
 }
 """Name and one-line help of every command."""
 

@@ -94,10 +94,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Replay and compact logs."""
-    if summarizer == "recorded" and at != "recorded":
-        raise ConfigError(
-            "--summarizer recorded: only with --at recorded; add it, or leave --summarizer out"
-        )
+    refuse_contradiction(at, summarizer)
     if session_id is not None and (len(logs) > 1 or not session_id.strip()):
         raise ConfigError("--session-id: takes one LOG and an id that is not blank")
     from ctxarchive.cli.archives import default_archive
@@ -110,7 +107,7 @@ def command(
     given = list(assignments)
     if max_addition_chars is not None:
         given.append(f"transcript.max_addition_chars={max_addition_chars}")
-    arguments = _arguments(given)
+    arguments = settings_given(given)
     if backend is not None:
         arguments["backend"] = backend
     settings = resolve_settings(arguments, file=config, where="command line")
@@ -130,7 +127,19 @@ def command(
     return job.run(logs)
 
 
-def _arguments(assignments: list[str]) -> dict[str, Any]:
+def refuse_contradiction(at: When, summarizer: SummarizerName) -> None:
+    """A log's own summaries are of its own compactions only.
+
+    Raises:
+        ConfigError: for them at any other place.
+    """
+    if summarizer == "recorded" and at != "recorded":
+        raise ConfigError(
+            "--summarizer recorded: only with --at recorded; add it, or leave --summarizer out"
+        )
+
+
+def settings_given(assignments: list[str]) -> dict[str, Any]:
     """What the command line says, nested as in the file."""
     from ctxarchive.config.settings import is_known, is_section
 

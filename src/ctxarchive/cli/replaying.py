@@ -75,7 +75,7 @@ class Replaying:
                 except CtxArchiveError as error:
                     failed = _told(error, path, only=only)
                     continue
-                failed |= _unfiled(replay)
+                failed |= unfiled(replay)
                 self._tell_stand_ins(replay)
                 self._show(replay)
         return FAILED if failed else DONE
@@ -100,7 +100,7 @@ class Replaying:
             Replayer(log, self.settings, knowledge) as replayer,
             progress(log.path.name, len(log.items)) as advance,
         ):
-            replay = anyio.run(replayer.run, _interruptible(advance))
+            replay = anyio.run(replayer.run, interruptible(advance))
         if knowledge is not None:
             # Also where nothing had to be filed: the archive then knows that it is nothing.
             header = replay.session.header
@@ -148,7 +148,7 @@ def _told(error: CtxArchiveError, path: Path, *, only: bool) -> bool:
     return True
 
 
-def _unfiled(replay: Replay) -> bool:
+def unfiled(replay: Replay) -> bool:
     """Whether a span of this replay is not in the archive; says so."""
     failures = [event for event in replay.session.events if isinstance(event, ArchiveFailed)]
     for event in failures:
@@ -164,7 +164,7 @@ def _way_out(error: str) -> str:
     return " (give this log an id of its own: --session-id)" if TAKEN in error else ""
 
 
-def _interruptible(advance: Advance | None) -> Advance:
+def interruptible(advance: Advance | None) -> Advance:
     """Progress that ends the replay between two events after Ctrl-C.
 
     asyncio turns the first Ctrl-C into a cancellation, which a replay that awaits nothing for a

@@ -276,10 +276,11 @@ def _whole(data: bytes) -> Any:
 def _beyond(error: Exception) -> str | None:
     """What of a value is more than can be read; ``None`` for what is no JSON at all."""
     if isinstance(error, RecursionError):
-        return "nested too deeply"
+        return "not JSON that can be read: nested too deeply"
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
         return None
-    return f"holds a whole number of more than {sys.get_int_max_str_digits()} digits"
+    digits = sys.get_int_max_str_digits()
+    return f"not JSON that can be read: a whole number of more than {digits} digits"
 
 
 def _damaged(path: Path, number: int, what: str) -> LogFormatError:

@@ -1,7 +1,8 @@
 """Replays one log, event by event, and compacts where asked.
 
 Deterministic: the same log under the same settings gives the same session, byte for byte, in a
-session id of its own, so that replays under other settings never meet it in an archive.
+session id of its own, so that replays under other settings never meet it in an archive. Only the
+counts of ``archive/filed`` say what the archive held before, and they are never filed.
 """
 
 from __future__ import annotations

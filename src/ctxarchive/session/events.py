@@ -86,6 +86,15 @@ class Event(WireModel):
         """The message a model would see, or ``None`` for an event of the log only."""
         return None
 
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """What the message says, of a tool result its answer's blocks; no message is made for it.
+
+        Raises:
+            SessionError: ``event``, when a tool result names no call.
+        """
+        return ()
+
 
 class UserMessageData(WireModel):
     """A user-role message."""
@@ -129,6 +138,11 @@ class UserMessage(Event):
         )
 
     @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """The message's blocks."""
+        return self.data.content
+
+    @property
     def is_checkpoint(self) -> bool:
         """Whether a compaction wrote this message."""
         return is_checkpoint_source(self.data.source)
@@ -155,6 +169,11 @@ class AssistantMessage(Event):
     def message(self) -> Message:
         """The message as the model sees it."""
         return self.data.message
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """The message's blocks."""
+        return self.data.message.content
 
 
 class ToolMessage(WireModel):
@@ -229,6 +248,15 @@ class ToolResult(Event):
             source=self.data.message.source,
             id=self.data.message.id,
         )
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """The answer's blocks, in either spelling.
+
+        Raises:
+            SessionError: ``event``, when no call is named.
+        """
+        return self.data.message.answer[1]
 
 
 class TurnData(WireModel):

@@ -74,7 +74,9 @@ def _extend(session: Session, balance: _Balance) -> None:
     calls = set(balance.open_calls)
     cuts: list[bool] = []
     for seq in session.surface.since(len(balance.cuts) - 1):
-        _step(session.event_at(seq), calls)
+        event = session.event_at(seq)
+        if event.type != "user/message":
+            _step(event, calls)
         cuts.append(not calls)
     balance.open_calls = calls
     balance.cuts.extend(cuts)
