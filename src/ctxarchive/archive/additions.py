@@ -10,15 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from ctxarchive.archive.anchor_ranking import Moment, Room, grouped, ranked, select
 from ctxarchive.archive.anchors import KINDS, distinct
+from ctxarchive.archive.bounds import Limits, is_crowded, needed, with_room_for_rules
 from ctxarchive.archive.calls import outcome
-from ctxarchive.archive.fitting import (
-    Limits,
-    Material,
-    fit,
-    is_crowded,
-    needed,
-    with_room_for_rules,
-)
+from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import ANCHORS_TITLE, Holding, index_text, short_index
 from ctxarchive.archive.settings import TranscriptConfig
