@@ -219,6 +219,27 @@ class Connection:
         """Whether SQLite could open the file for writing."""
         return not self._db.readonly("main")
 
+    def forget_securely(self) -> None:
+        """Overwrite with zeros what is deleted from now on."""
+        self.all("PRAGMA main.secure_delete = ON")
+
+    def compact(self) -> bool:
+        """Write the whole file anew, without what was deleted; whether nothing of it is left.
+
+        As ``truncate_log``, it is left where another process reads all the time.
+        """
+        self.all("VACUUM main")
+        return self.truncate_log()
+
+    def truncate_log(self) -> bool:
+        """Move the write-ahead log into the file and empty it; whether nobody was reading from it."""
+        try:
+            return not self.value("PRAGMA main.wal_checkpoint(TRUNCATE)")
+        except KnowledgeError as error:
+            if error.code != "locked":
+                raise
+            return False
+
     def count_phrases(self, name: str) -> None:
         """Add an FTS5 function of no arguments: a byte a phrase (its occurrences), then the length.
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.folding import FOLD_VERSION, fold
-from ctxarchive.knowledge.records import Kind
+from ctxarchive.knowledge.records import KINDS, Kind
 from ctxarchive.knowledge.sqlite.connection import (
     Connection,
     Mode,
@@ -68,6 +68,15 @@ class _RecordsDamagedError(KnowledgeError):
 def table_of(kind: Kind) -> str:
     """The table that indexes records of a kind."""
     return "derived" if kind == "checkpoint" else "originals"
+
+
+def strays(table: str, *, index: str, records: str) -> str:
+    """The SQL that selects the rows of an index table whose records are not filed so, or no more."""
+    kinds = ", ".join(f"'{kind}'" for kind in KINDS if table_of(kind) == table)
+    return (
+        f"SELECT id FROM {index}.{table}_docsize EXCEPT"
+        f" SELECT key FROM {records}.records WHERE kind IN ({kinds})"
+    )
 
 
 def index_path(records: Path) -> Path:
@@ -224,6 +233,30 @@ class Index:
         self._may_write()
         self.replace(force=True)
         return self.index_pending()
+
+    def scrub(self) -> bool:
+        """Write the file anew without what was purged; whether nothing of it is left anywhere.
+
+        An index that is not to be trusted is thrown away, and another made.
+        """
+        self._may_write()
+        if _identity(self.path) is None:
+            return True
+        try:
+            with self._lock:
+                writer = self._open_writer()
+                with writer.writing():
+                    for table in TABLES:
+                        gone = writer.all(strays(table, index="main", records="records"))
+                        writer.many(f"DELETE FROM {table} WHERE rowid = ?", gone)
+                        # The words of a deleted row stay in the index until its parts are merged.
+                        writer.all(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+                return writer.compact()
+        except KnowledgeError as error:
+            if error.code not in _DAMAGE:
+                raise
+        self.rebuild()
+        return True
 
     def replace(self, *, force: bool = False) -> None:
         """Put an empty index in the place of one that is not to be trusted (or of any)."""
