@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any, Final, cast
 
 from ctxarchive.errors import KnowledgeError
+from ctxarchive.knowledge.masking import equal_but_masked, events_equal_but_masked
 from ctxarchive.knowledge.records import (
     SEQ_LIMIT,
     TAKEN,
@@ -193,7 +194,7 @@ class Records:
         for record in records:
             key = ordinals[record.session] << 32 | record.seq
             entry = _Filed(key, record, _columns(record))
-            if _content(filed.setdefault(key, entry).columns) != _content(entry.columns):
+            if not _equal(filed.setdefault(key, entry).columns, entry.columns):
                 raise self._conflict(record)
         return [filed[key] for key in sorted(filed)]
 
@@ -208,7 +209,7 @@ class Records:
             )
         }
         for each in filed:
-            if each.key in stored and _content(stored[each.key]) != _content(each.columns):
+            if each.key in stored and not _equal(stored[each.key], each.columns):
                 raise self._conflict(each.record)
         return [each for each in filed if each.key not in stored]
 
@@ -433,10 +434,13 @@ def _columns(record: Record) -> tuple[Value, ...]:
     )
 
 
-def _content(columns: Row) -> tuple[Value, ...]:
-    """What makes two records equal: head and event.
+def _equal(first: Row, second: Row) -> bool:
+    """Whether two records are equal: in head and event, save what is masked in one of them.
 
     The rest is derived from them, by other rules in another version perhaps; what was filed first
     stands.
     """
-    return tuple(columns[-2:])
+    if first[-2:] == second[-2:]:
+        return True
+    head, event, other_head, other_event = map(unpack, (*first[-2:], *second[-2:]))
+    return equal_but_masked(head, other_head) and events_equal_but_masked(event, other_event)
