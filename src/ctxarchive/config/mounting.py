@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, Self
 
 from ctxarchive.archive.engine import ArchiveCompactionEngine
 from ctxarchive.archive.opening import open_archive
+from ctxarchive.archive.redaction import Redactor
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.engine import CompactionEngine, Observer
 from ctxarchive.compaction.pruner import ToolResultPruner
@@ -130,13 +131,27 @@ def archive(request: Request) -> Mount:
     opened = ExitStack()
     knowledge: KnowledgeBase = opened.enter_context(open_archive(path))
     engine = ArchiveCompactionEngine(
-        knowledge, transcript=request.settings.transcript, **request.engine_options()
+        knowledge,
+        transcript=request.settings.transcript,
+        redactor=redactor_of(request.settings),
+        **request.engine_options(),
     )
 
     def tools(session_id: str, allowed: Sequence[str]) -> tuple[Tool, ...]:
         return (CtxSearchTool(knowledge, session=session_id, allowed=allowed or None),)
 
     return Mount(engine=engine, _tools=tools, _opened=opened)
+
+
+def redactor_of(settings: Settings) -> Redactor | None:
+    """What masks keys and tokens before they are filed; ``None`` where the settings ask for nothing.
+
+    Raises:
+        ConfigError: for a pattern that cannot be read.
+    """
+    if not settings.redact and not settings.redact_patterns:
+        return None
+    return Redactor(well_known=bool(settings.redact), own=settings.redact_patterns)
 
 
 OURS: Final[Mapping[str, Backend]] = {"archive": archive, "basic": basic}

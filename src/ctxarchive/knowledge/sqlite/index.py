@@ -241,6 +241,33 @@ class Index:
         self.replace(force=True)
         return self.index_pending()
 
+    def scrub(self) -> bool:
+        """Write the file anew without what was purged; whether nothing of it is left anywhere.
+
+        An index that is not to be trusted is thrown away, and another made.
+        """
+        self._may_write()
+        if _identity(self.path) is None:
+            return True
+        try:
+            with self._lock:
+                writer = self._open_writer()
+                with writer.writing():
+                    for table in TABLES:
+                        gone = writer.all(strays(table, index="main", records="records"))
+                        writer.many(f"DELETE FROM {table} WHERE rowid = ?", gone)
+                        # The words of a deleted row stay in the index until its parts are merged.
+                        writer.all(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+                    writer.all(
+                        "DELETE FROM passages WHERE key NOT IN (SELECT key FROM records.records)"
+                    )
+                return writer.compact()
+        except KnowledgeError as error:
+            if error.code not in _DAMAGE:
+                raise
+        self.rebuild()
+        return True
+
     def replace(self, *, force: bool = False) -> None:
         """Put an empty index in the place of one that is not to be trusted (or of any)."""
         connection = self._records.connection
