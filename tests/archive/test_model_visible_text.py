@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.bounds import Limits
+from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.generations import Generation, Generations
 from ctxarchive.archive.index import index_text
 from ctxarchive.archive.settings import TranscriptConfig
