@@ -25,6 +25,7 @@ from ctxarchive.knowledge.semantic import (
     windows,
 )
 from ctxarchive.knowledge.sqlite import SqliteKnowledgeBase
+from ctxarchive.knowledge.sqlite.connection import Connection
 from ctxarchive.knowledge.sqlite.vectors import vectors_path
 from ctxarchive.knowledge.store import Scope, SearchAnswer, SearchRequest
 
@@ -205,6 +206,27 @@ def test_a_reader_makes_what_it_lacks_for_itself_and_writes_nothing(
         assert seqs(ask(archive, "my automobile stopped")) == [1, 0]
     assert vectors_path(path).read_bytes() == kept
     assert model.embedded == 1 + 1 + 2  # the query, the new record, a window each of two hits
+
+
+def test_a_record_that_is_gone_loses_its_vector(path: Path, make: Make, open_archive: Open) -> None:
+    """At the next search in its session, and is not found meanwhile."""
+    with open_archive(path, semantic=Topics()) as archive:
+        archive.put([make("s", 0, "the vehicle broke down"), make("s", 1, "one more car")])
+        assert len(ask(archive, "my automobile stopped").hits) == 2
+        records = archive._connection
+        records.all("DELETE FROM records WHERE key & 1 = 0")
+        with open_archive(path, mode="ro", semantic=Topics()) as reader:
+            assert seqs(ask(reader, "my automobile stopped")) == [1]
+        records.all("UPDATE tallies SET records = 1")
+        assert seqs(ask(archive, "my automobile stopped")) == [1]
+        assert [key & 1 for key, _ in _kept(path)] == [1]
+
+
+def _kept(path: Path) -> list[tuple[int, bytes]]:
+    connection = Connection(vectors_path(path), mode="ro", busy_timeout_ms=100)
+    rows = [(row[0], row[1]) for row in connection.all("SELECT key, data FROM vectors")]
+    connection.close()
+    return rows
 
 
 def test_the_vectors_are_for_their_owner_only(path: Path, make: Make, open_archive: Open) -> None:

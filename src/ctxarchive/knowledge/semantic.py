@@ -19,7 +19,7 @@ MOST_PASSAGES: Final = 64
 """Of a longer record, only the first so many passages are found by meaning."""
 WINDOW: Final = 200
 """Code points of the piece of a passage that an answer shows."""
-DEPTH: Final = 50
+DEPTH: Final = 20
 """So many of the nearest records, and of those found by words, are put in one order."""
 FLOOR: Final = 0.2
 """A passage whose cosine with the query is below this answers nothing."""
