@@ -25,6 +25,7 @@ COMMANDS = {
     "stats": "Say how large an archive is.",
     "verify": "Check an archive, and a log against it.",
     "rebuild": "Make an archive's search index anew.",
+    "tune": "Try settings on logs, and recommend one.",
 }
 """Name and one-line help of every command."""
 

@@ -98,7 +98,7 @@ def command(
         given.append(f"backend={backend}")
     if max_addition_chars is not None:
         given.append(f"transcript.max_addition_chars={max_addition_chars}")
-    settings = _override(load_settings(config), given)
+    settings = override(load_settings(config), given)
     job = Replaying(
         settings=ReplaySettings(at=at, summarizer=summarizer, window=window, settings=settings),
         archive=None if settings.backend == "basic" else archive or default_archive(),
@@ -109,7 +109,7 @@ def command(
     return job.run(logs)
 
 
-def _override(settings: Settings, assignments: list[str]) -> Settings:
+def override(settings: Settings, assignments: list[str]) -> Settings:
     """The file's settings with what the command line says on top."""
     from ctxarchive.config.settings import parse_settings
 
@@ -125,11 +125,11 @@ def _override(settings: Settings, assignments: list[str]) -> Settings:
             if not isinstance(inner, dict):
                 raise ConfigError(f"--set {assignment!r}: {section} is no section")
             place = inner
-        place[last] = _value(text.strip())
+        place[last] = toml_value(text.strip())
     return parse_settings(values, where="command line")
 
 
-def _value(text: str) -> Any:
+def toml_value(text: str) -> Any:
     """A value as TOML spells it; what TOML does not know is text."""
     import tomllib
 

@@ -11,10 +11,10 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
 from ctxarchive.archive.format import parse_additions
 from ctxarchive.archive.opening import open_archive
@@ -24,7 +24,7 @@ from ctxarchive.config.settings import Settings
 from ctxarchive.errors import CtxArchiveError
 from ctxarchive.importers.read import read_log
 from ctxarchive.replay.needs import in_view
-from ctxarchive.replay.reaching import Follower, reach
+from ctxarchive.replay.reaching import NOTHING, Follower, Reach, reach
 from ctxarchive.replay.scenes import Occasion, Scene, scenes
 from ctxarchive.session.messages import Message, text_block
 from ctxarchive.tools.ctx_search import CtxSearchTool
@@ -41,14 +41,12 @@ class Measured:
     """Identifiers that the agent went on to need and the summary does not hold."""
     in_view: int
     """Those of them that the additions show."""
-    checkpoint_tokens: int
-    addition_tokens: int
     addition_chars: int
-    """In code points, as all that follows."""
-    user_chars: int
-    user_shown: int
-    elided: int
-    reached: int
+    """In code points."""
+    checkpoint_tokens: int = 0
+    addition_tokens: int = 0
+    reach: Reach = NOTHING
+    """What is shown, and what its pointers return; nothing, where they were not followed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,27 +101,27 @@ class Desk:
 
         Args:
             config: what to build the additions under.
-            follow: whether to follow the pointers; else what they return counts as nothing.
+            follow: whether to follow the pointers; and to count tokens; a fit needs neither.
         """
         return tuple(self._measure(scene, config, follow=follow) for scene in self._told)
 
     def _measure(self, scene: Scene, config: TranscriptConfig, *, follow: bool) -> Measured:
         additions = scene.additions(config)
         words = scene.needed or frozenset()
-        text = frame(scene.summary, additions)
-        message = Message(role="user", content=(text_block(text),))
+        seen = sum(in_view(word, additions) for word in words)
+        measured = Measured(needed=len(words), in_view=seen, addition_chars=len(additions))
+        if not follow:
+            return measured
+        bare, tokens = (
+            scene.meter.message(Message(role="user", content=(text_block(text),)))
+            for text in (frame(scene.summary), frame(scene.summary, additions))
+        )
         entries, _ = parse_additions(additions)
-        found = reach(entries, scene.records, self._follower) if follow else None
-        return Measured(
-            needed=len(words),
-            in_view=sum(in_view(word, additions) for word in words),
-            checkpoint_tokens=scene.meter.message(message) if follow else 0,
-            addition_tokens=scene.meter.text(additions) if follow else 0,
-            addition_chars=len(additions),
-            user_chars=found.user_chars if found else 0,
-            user_shown=found.user_shown if found else 0,
-            elided=found.elided if found else 0,
-            reached=found.reached if found else 0,
+        return replace(
+            measured,
+            checkpoint_tokens=tokens,
+            addition_tokens=tokens - bare,
+            reach=reach(entries, scene.records, self._follower),
         )
 
     def close(self) -> None:
@@ -162,14 +160,18 @@ def _close() -> None:
         _DESKS.popitem()[1].close()
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
 class _Here(Executor):
     """Runs everything at once, in this process."""
 
-    def submit(self, task, /, *arguments, **named):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN201
-        """Run ``task`` now."""
-        future: Future[object] = Future()
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run ``fn`` now."""
+        future: Future[T] = Future()
         try:
-            future.set_result(task(*arguments, **named))
+            future.set_result(fn(*args, **kwargs))
         except Exception as error:  # noqa: BLE001 - handed to whoever asks for the result
             future.set_exception(error)
         return future

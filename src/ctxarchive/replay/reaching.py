@@ -52,6 +52,9 @@ class Reach:
     """Those of them that a printed pointer returned."""
 
 
+NOTHING = Reach(user_chars=0, user_shown=0, elided=0, reached=0)
+
+
 class Follower:
     """Follows pointers, each once however many checkpoints print it.
 

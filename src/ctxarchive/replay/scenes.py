@@ -210,8 +210,8 @@ class Scene:
     def additions(self, config: TranscriptConfig) -> str:
         """What would be appended to the summary under ``config``."""
         moment = self._moment
-        input = replace(moment.input, session=self._session(config))
-        return replace(moment.builder, config=config).build(input, moment.summary, moment.kept)
+        asked = replace(moment.input, session=self._session(config))
+        return replace(moment.builder, config=config).build(asked, moment.summary, moment.kept)
 
     def _session(self, config: TranscriptConfig) -> Session:
         """The session as it was at this moment.
@@ -226,9 +226,7 @@ class Scene:
 
     def _copy(self) -> Session:
         events = self._whole.events[: self._moment.length]
-        return Session.create(
-            self._whole.id, events, header=self._whole.header, clock=lambda: None
-        )
+        return Session.create(self._whole.id, events, header=self._whole.header, clock=lambda: None)
 
     def _needed(self, made: ReplayedCompaction) -> frozenset[str] | None:
         session = self._whole
