@@ -32,14 +32,15 @@ def call_line(name: str, arguments: str) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """One thing that a checkpoint shows: head and tail around what its call returns."""
+    """One thing that a checkpoint shows: a call, or a message's texts around what calls return."""
 
     kind: str
     seq: int
     size: int
-    head: str = ""
+    """Code points of the whole; of a run, its records; of a quote, where it begins."""
     call: dict[str, Any] | None = None
-    tail: str = ""
+    parts: tuple[str | dict[str, Any], ...] = ()
+    named: tuple[int, ...] = ()
 
 
 def arguments(match: re.Match[str]) -> dict[str, Any]:
@@ -67,12 +68,13 @@ def read_checkpoint(text: str) -> Iterator[Shown]:
             return
         elif heading := re.fullmatch(r"## \[(user|assistant) (\d+), (\d+) chars\]", line):
             start = place + len(line) + 1
-            shown = read_message(text, start, heading[1], int(heading[2]), int(heading[3]))
+            shown, place = read_message(text, start, heading[1], int(heading[2]), int(heading[3]))
             yield shown
-            place = start + len(shown.head) + len(shown.tail)
-            if shown.call is not None:
-                place = start + len(shown.head) + 1
-                place = text.index("\n", place) + 1 + len(shown.tail)
+        elif quote := re.fullmatch(r"## \[user (\d+), chars (\d+)\.\.(\d+)\]", line):
+            seq, start, end = (int(quote[group]) for group in (1, 2, 3))
+            place += len(line) + 1
+            yield Shown("quote", seq, start, parts=(text[place : place + end - start],))
+            place += end - start
         elif tool := re.fullmatch(
             rf"## \[tool \S+ seq (\d+), (\d+) chars(?:: .*?)? → {CALL}\]", line
         ):
@@ -83,26 +85,42 @@ def read_checkpoint(text: str) -> Iterator[Shown]:
                 r"\[\.\.\. (\d+) older (?:entries|user messages) elided \(seq (\d+)\.\.\d+\); "
                 rf"retrieve with {CALL} \.\.\.\]",
                 line,
+            ) or re.fullmatch(
+                rf"## \[(\d+) entries, seq (\d+)\.\.\d+: (?P<items>.+) → {CALL}\]", line
             )
             assert run is not None, line
-            yield Shown("run", int(run[2]), int(run[1]), call=arguments(run))
+            named = tuple(
+                int(item[1])
+                for part in run.groupdict().get("items", "").split(" · ")
+                if (item := re.match(r"(?:\S+ )??(\d+)(?: |$)", part))
+            )
+            yield Shown("run", int(run[2]), int(run[1]), call=arguments(run), named=named)
             place += len(line)
 
 
-def read_message(text: str, start: int, role: str, seq: int, size: int) -> Shown:
-    """A message: the notice that stands where its own offset says is the real one."""
+def read_message(text: str, start: int, role: str, seq: int, size: int) -> tuple[Shown, int]:
+    """A message, and where it ends: the notice that stands where its own offset says is real."""
     notice = re.compile(
         rf"\n\[\.\.\. (\d+) of {size} chars elided from seq {seq}; retrieve with {CALL} \.\.\.\]\n"
     )
-    for match in notice.finditer(text, start, start + size + 5_000):
+    parts: list[str | dict[str, Any]] = []
+    known = 0
+    place = start
+    while match := notice.search(text, place, place + size - known + 5_000):
         call = arguments(match)
-        if (call.get("seq"), call.get("offset")) == (seq, match.start() - start) and call.get(
-            "length"
-        ) == int(match[1]):
-            rest = size - (match.start() - start) - int(match[1])
-            tail = text[match.end() : match.end() + rest]
-            return Shown(role, seq, size, text[start : match.start()], call, tail)
-    return Shown(role, seq, size, text[start : start + size])
+        offset = known + match.start() - start
+        if (call.get("seq"), call.get("offset"), call.get("length")) == (
+            seq,
+            offset,
+            int(match[1]),
+        ) and offset + int(match[1]) <= size:
+            parts += [text[start : match.start()], call]
+            known = offset + int(match[1])
+            start = place = match.end()
+        else:
+            place = match.start() + 1
+    end = start + size - known
+    return Shown(role, seq, size, parts=(*parts, text[start:end])), end
 
 
 # --- following its calls ---------------------------------------------------------------------
@@ -198,9 +216,14 @@ def check_checkpoint(text: str, tool: CtxSearchTool, truth: dict[int, str]) -> l
             records = fetch_run(tool, each.call)
             assert len(records) == each.size
             assert {seq: truth[seq] for seq in records} == records
+            assert records.keys() >= set(each.named)
+        elif each.kind == "quote":
+            (part,) = each.parts
+            assert part == truth[each.seq][each.size : each.size + len(part)]
         else:
-            middle = "" if each.call is None else fetch(tool, each.call)
-            assert each.head + middle + each.tail == truth[each.seq]
+            parts = each.parts if each.call is None else (each.call,)
+            whole = "".join(p if isinstance(p, str) else fetch(tool, p) for p in parts)
+            assert whole == truth[each.seq]
             assert len(truth[each.seq]) == each.size
     return shown
 

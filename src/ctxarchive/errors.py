@@ -42,7 +42,8 @@ class KnowledgeError(CtxArchiveError):
             ours), ``newer`` (written by a later schema), ``corrupt``, ``locked`` (waited the stated
             time for another writer), ``conflict`` (other content under a key that is taken),
             ``missing`` (no such file, session or record), ``purged``, ``scope`` (a source that
-            is malformed or outside what this reader may see), ``storage`` (any other refusal of
+            is malformed or outside what this reader may see), ``mark`` (a record that cannot be
+            marked so), ``storage`` (any other refusal of
             the file system).
     """
 
@@ -57,6 +58,7 @@ class KnowledgeError(CtxArchiveError):
         "missing",
         "purged",
         "scope",
+        "mark",
         "storage",
     ]
 
@@ -150,6 +152,21 @@ class CompactionError(CtxArchiveError):
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
         self.code: CompactionError.Code = code
+
+
+class AgentError(CtxArchiveError):
+    """The agent cannot take up work.
+
+    Attributes:
+        code: ``not-running`` (it works within ``async with`` only), ``reopen`` (a compaction could
+            not be closed on the log, and no turn may cross it: reopen the session).
+    """
+
+    Code = Literal["not-running", "reopen"]
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code: AgentError.Code = code
 
 
 class ManualCompactionError(CtxArchiveError):

@@ -18,7 +18,6 @@ from typing import Any
 import anyio
 
 from ctxarchive.agent.loop import Agent
-from ctxarchive.agent.toolbox import FunctionTool
 from ctxarchive.archive.engine import ArchiveCompactionEngine
 from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.engine import Routing
@@ -32,6 +31,7 @@ from ctxarchive.metering.tokenizers import CharacterEstimator
 from ctxarchive.session.jsonl import JsonlSink
 from ctxarchive.session.store import SessionStore
 from ctxarchive.testing.models import ScriptedModel, Step, call, overflow, say
+from ctxarchive.tools.toolbox import FunctionTool
 
 OPTIONS = Routing(provider="scripted", model="scripted", context_window=1_200)
 

@@ -10,9 +10,8 @@ import anyio.lowlevel
 import pytest
 
 from ctxarchive.agent.commands import compact_command, run_command
-from ctxarchive.agent.hooks import compaction_hooks
 from ctxarchive.agent.loop import Agent
-from ctxarchive.agent.toolbox import FunctionTool
+from ctxarchive.compaction.automatic import automatic
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.engine import Routing
 from ctxarchive.compaction.policy import CompactionPolicy
@@ -24,6 +23,7 @@ from ctxarchive.session.log import Session
 from ctxarchive.testing.engines import GatedCompactionEngine
 from ctxarchive.testing.models import ScriptedModel, call, overflow, say
 from ctxarchive.testing.sessions import PROMPT, MemorySink, RefusingSession, derived_texts
+from ctxarchive.tools.toolbox import FunctionTool
 
 pytestmark = pytest.mark.anyio
 
@@ -150,8 +150,8 @@ async def test_a_model_that_ran_out_of_context_while_answering_is_an_overflow_to
 
 async def test_auto_false_installs_nothing(session: Session) -> None:
     engine = basic(EAGER.model_copy(update={"auto": False}))
-    assert compaction_hooks(engine) == ()
-    assert compaction_hooks(None) == ()
+    assert automatic(engine) == ()
+    assert automatic(None) == ()
     model = ScriptedModel([say("1"), overflow()])
     async with Agent(session, model, compaction=engine, options=routing(500)) as agent:
         agent.followup(PROMPT)
@@ -213,7 +213,10 @@ async def test_what_is_no_command_is_left_alone_and_arguments_are_refused(
 ) -> None:
     async with Agent(session, ScriptedModel()) as agent:
         assert await run_command(agent, "please /compact") is None
-        assert await run_command(agent, "/compact now") == "/compact takes no arguments."
+        assert await run_command(agent, "") is None
+        assert await run_command(agent, "/compacted") is None
+        for typed in ("/compact now", "/compact\tnow", "/compact\nnow", " /compact\u3000now"):
+            assert await run_command(agent, typed) == "/compact takes no arguments."
         assert await run_command(agent, "/compact") == (
             "Not compacted: no compaction backend is mounted."
         )
@@ -250,6 +253,24 @@ async def test_the_command_has_one_sentence_for_each_failure(watched: Watch) -> 
         "Compacted, but not saved to disk yet ",
     ]
     assert all("\n" not in text and text.endswith(").") for text in said)
+
+
+async def test_an_error_of_several_lines_is_told_on_one(session: Session) -> None:
+    """As a provider's may be."""
+    engine = GatedCompactionEngine()
+    async with Agent(session, ScriptedModel(), compaction=engine) as agent:
+        agent.followup(PROMPT)
+        await agent.when_idle()
+        engine.error = ModelError("unavailable", "503\r\n<html>\n  down</html>\n")
+        said = await compact_command(agent)
+        agent_cancels = RuntimeError("quit\nnow")
+        engine.during = lambda: void(agent.cancel(agent_cancels))
+        cancelled = await compact_command(agent)
+    assert said == (
+        "Not compacted: there is no usable summary, and the history is as it was "
+        "(no summary: 503 <html> down</html>)."
+    )
+    assert cancelled == "Not compacted: it was cancelled (the agent cancelled it: quit now)."
 
 
 def void(_: object) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from ctxarchive.agent.hooks import AgentHooks
 from ctxarchive.agent.loop import Agent
-from ctxarchive.agent.toolbox import FunctionTool, ToolAnswer
 from ctxarchive.compaction.engine import CompactionAgent, Routing
 from ctxarchive.errors import ManualCompactionError, ModelError, SessionError
 from ctxarchive.session.events import AssistantMessage, ToolResult, TurnEnd
@@ -24,6 +23,7 @@ from ctxarchive.session.messages import (
 )
 from ctxarchive.testing.models import Fail, Reply, ScriptedModel, Stall, Step, call, say
 from ctxarchive.testing.sessions import MemorySink, derived_texts
+from ctxarchive.tools.toolbox import FunctionTool, ToolAnswer
 
 pytestmark = pytest.mark.anyio
 
@@ -226,7 +226,7 @@ async def test_injected_context_goes_into_the_next_step_of_a_running_turn(
     model = ScriptedModel([call(("a", "bash", {})), say("done")])
 
     async with Agent(session, model) as agent:
-        agent._tools["bash"] = tool(lambda _: str(agent.inject("by the way")))
+        agent._turns._tools["bash"] = tool(lambda _: str(agent.inject("by the way")))
         agent.followup("go")
         await agent.when_idle()
     assert [message.role for message in model.requests[1].messages] == [

@@ -15,7 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ctxarchive.agent.commands import compact_command
 from ctxarchive.agent.hooks import AgentHooks
 from ctxarchive.agent.loop import Agent
-from ctxarchive.agent.toolbox import FunctionTool
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.engine import CompactionAgent, Routing
 from ctxarchive.compaction.invariants import check_compactions
@@ -31,6 +30,7 @@ from ctxarchive.session.messages import ToolCallBlock, joined_text
 from ctxarchive.testing.models import Fail, ScriptedModel, Stall, Step, call, overflow, say
 from ctxarchive.testing.sessions import MemorySink
 from ctxarchive.testing.validity import request_faults
+from ctxarchive.tools.toolbox import FunctionTool
 
 WINDOW = 2_000
 POLICY = CompactionPolicy(min_span_tokens=50, min_reclaim_tokens=30)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ctxarchive.archive.anchor_ranking import (
     Moment,
+    Room,
     Use,
     grouped,
     ranked,
@@ -19,7 +20,16 @@ from ctxarchive.archive.anchor_ranking import (
     select,
     tally,
 )
-from ctxarchive.archive.anchors import READ_AT_MOST, excerpt, kind_of, parts, tokens
+from ctxarchive.archive.anchors import (
+    READ_AT_MOST,
+    bare,
+    commands,
+    distinct,
+    excerpt,
+    holds,
+    kind_of,
+    tokens,
+)
 from ctxarchive.archive.settings import AnchorWeights
 from ctxarchive.session.log import Session
 
@@ -35,7 +45,33 @@ MOMENT = Moment(first_seq=0, last_seq=100, earlier=())
         ("call getUserById()", "getUserById", "names"),
         ("class RetryBudget:", "RetryBudget", "names"),
         ("max_attempts=3", "max_attempts", "names"),
-        ("raise ConnectionResetError(104)", "ConnectionResetError", "names"),
+        ("raise ConnectionResetError(104)", "ConnectionResetError", "errors"),
+        ("spawn ENOENT: no such file", "ENOENT", "errors"),
+        ("killed by SIGKILL", "SIGKILL", "errors"),
+        ("src/a.ts(3,1): error TS2345: x", "TS2345", "errors"),
+        ("see CVE-2024-12345.", "CVE-2024-12345", "errors"),
+        ("use std::sync::Arc;", "std::sync::Arc", "names"),
+        ("class HTTPServerConfig", "HTTPServerConfig", "names"),
+        ("edit my-config.prod.yaml", "my-config.prod.yaml", "names"),
+        ("def test_keeps_order():", "test_keeps_order", "names"),
+        ("the billing-api-worker pod", "billing-api-worker", "names"),
+        ("größe_max = 3", "größe_max", "names"),
+        (
+            "id 0af3bc12-1234-4abc-9def-0123456789ab",
+            "0af3bc12-1234-4abc-9def-0123456789ab",
+            "hashes",
+        ),
+        ("see /srv/job/config.toml:", "/srv/job/config.toml", "paths"),
+        ("in ~/notes/todo.md", "~/notes/todo.md", "paths"),
+        ("go test ./cmd/...", "./cmd/...", "paths"),
+        ("from @scope/pkg", "@scope/pkg", "paths"),
+        ("请修改src/app.py文件", "src/app.py", "paths"),
+        ("看 文档/设计.md。", "文档/设计.md", "paths"),
+        ("set MAX_RETRIES=5 first", "MAX_RETRIES=5", "values"),
+        ("node --max-old-space=4096", "--max-old-space=4096", "values"),
+        ("took 250ms of 512MiB", "250ms", "values"),
+        ("took 250ms of 512MiB", "512MiB", "values"),
+        ("at localhost:8080", "localhost:8080", "values"),
         ("commit 72a7142b6550", "72a7142b6550", "hashes"),
         ("port 18473 is", "18473", "values"),
         ("version 2.14.0 of", "2.14.0", "values"),
@@ -56,8 +92,19 @@ def test_ordinary_words_are_no_anchors() -> None:
 
 def test_an_escape_makes_no_name_of_an_ordinary_word() -> None:
     """In a call's JSON a line break is two characters; a name behind it is kept as printed."""
-    text = json.dumps({"new": "x\nThis is\n\tgetUser\n\nWhen"})
-    assert list(tokens(text)) == ["tgetUser"]
+    text = json.dumps({"new": "x\nThis is\n\tgetUser\n\nWhen\nIDLE_TIME \tName \u00e9some_name"})
+    assert list(tokens(text)) == ["\\tgetUser", "\\nIDLE_TIME", "\\tName", "some_name"]
+    assert bare("\\tgetUser") == "getUser"
+    assert list(tokens(r"\bclass_name \d+some_name")) == ["class_name", "some_name"]
+
+
+def test_what_a_command_runs_is_an_anchor() -> None:
+    """A program and what it is told to do, each once; a bare word of few letters says nothing."""
+    line = "cd /x && CI=1 go test ./... 2>&1 | tail -3; npm run lint\nmake check"
+    found = commands(json.dumps({"command": line}))
+    assert found == {"go test", "npm run lint", "make check"}
+    assert {kind_of(command) for command in found} == {"commands"}
+    assert commands(json.dumps({"path": "go test"})) == set()
 
 
 @given(st.text())
@@ -66,15 +113,44 @@ def test_any_text_is_read_and_each_token_stands_in_it(text: str) -> None:
     for token in tokens(text):
         assert token in text
         assert not re.search(r"\s", token)
-        assert token in parts(token)
+        assert holds(token, token)
+
+
+@given(st.text())
+def test_the_tokens_of_a_text_are_the_same_each_once(text: str) -> None:
+    """Counted or not."""
+    assert distinct(text) == set(tokens(text))
+
+
+def test_a_huge_text_without_a_break_is_read_in_passing() -> None:
+    """Encoded bytes hold no names, and no expression walks them again and again."""
+    for piece in (
+        "A" * 400_000,
+        "a/" * 200_000,
+        "a.b-" * 100_000,
+        "x_" * 150 + " " + "1" * 400_000,
+    ):
+        assert len(distinct(piece)) <= 1
+
+
+def everything() -> Room:
+    """Room without bounds."""
+    return Room(10**9, None, len)
 
 
 def test_a_path_shows_its_suffixes_and_a_dotted_name_its_names() -> None:
     """What stands inside a longer token is in view with it, and not printed twice."""
-    assert {"src/a/b.py", "a/b.py", "b.py", "src/a"} <= parts("src/a/b.py")
-    chosen = select(["b.py", "src/a/b.py", "a/b.py"], set(), lambda _: True)
-    assert chosen == ["src/a/b.py"]
-    assert select(["src/a/b.py"], {"src/a/b.py"}, lambda _: True) == []
+    for part in ("src/a/b.py", "a/b.py", "b.py", "src/a"):
+        assert holds("src/a/b.py", part)
+    assert not holds("src/a/b.py", "rc/a")
+    assert select(["b.py", "src/a/b.py", "a/b.py"], "", everything()) == ["src/a/b.py"]
+    assert select(["src/a/b.py"], "see src/a/b.py:3", everything()) == []
+    assert select(["some_name"], "see some_names", everything()) == ["some_name"]
+
+
+def test_a_name_behind_an_escape_shows_the_name() -> None:
+    """It is not printed once more without."""
+    assert select(["\\tgetUser", "getUser"], "", everything()) == ["\\tgetUser"]
 
 
 def test_a_call_outranks_a_mention_and_late_outranks_early() -> None:
@@ -105,20 +181,11 @@ def test_the_ranking_is_the_same_every_time(counts: dict[str, int]) -> None:
 @given(st.lists(st.from_regex(r"[a-z]{3}_[a-z]{1,30}", fullmatch=True)), st.integers(0, 300))
 def test_selection_keeps_to_its_room(candidates: list[str], room: int) -> None:
     """And takes the best first."""
-    left = room
-
-    def fits(token: str) -> bool:
-        nonlocal left
-        if len(token) > left:
-            return False
-        left -= len(token)
-        return True
-
-    chosen = select(candidates, set(), fits)
-    assert sum(map(len, chosen)) <= room
+    chosen = select(candidates, "", Room(10**6, room, len))
+    assert len(" ".join(chosen)) <= room
     assert len(set(chosen)) == len(chosen)
-    if candidates and len(candidates[0]) <= room:
-        assert candidates[0] in parts(" ".join(chosen)) or candidates[0] in chosen
+    if candidates and len(candidates[0]) < room:
+        assert holds(" ".join(chosen), candidates[0])
 
 
 def test_a_long_output_is_read_at_its_ends() -> None:
@@ -167,7 +234,15 @@ def test_an_event_is_counted_by_how_it_uses_a_token() -> None:
     for event in session.events:
         tally(event, uses)
     assert uses["some_name"] == Use(
-        mentions=3, calls=1, edits=1, asked=1, failures=1, last_seq=2, last_call_seq=1
+        mentions=3,
+        calls=1,
+        edits=1,
+        asked=1,
+        failures=1,
+        first_asked_seq=0,
+        last_asked_seq=0,
+        last_seq=2,
+        last_call_seq=1,
     )
     assert uses["a/some_file.py"].calls == 1
     assert "only_in_checkpoint" not in uses
@@ -175,6 +250,8 @@ def test_an_event_is_counted_by_how_it_uses_a_token() -> None:
 
 def test_anchors_are_grouped_bare_and_whole() -> None:
     """One line a kind, in a fixed order, nothing abbreviated."""
-    text = grouped(["a_name", "src/x.py", "12345", "src/y.py"])
-    assert text == "paths: src/x.py src/y.py\nnames: a_name\nvalues: 12345"
+    text = grouped(["a_name", "src/x.py", "12345", "make check", "src/y.py", "npm run lint"])
+    assert text == (
+        "paths: src/x.py src/y.py\nnames: a_name\nvalues: 12345\ncommands: make check, npm run lint"
+    )
     assert grouped([]) == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -266,7 +267,7 @@ def test_an_earlier_checkpoint_is_filed_as_one_and_never_shown_as_anybody_s_word
     filed = records(knowledge)[checkpoint]
     assert (filed.kind, filed.layer, filed.role) == ("checkpoint", "narrative", "user")
     assert f"[user {checkpoint}," not in text
-    assert "earlier compaction: seq 0.." in text
+    assert re.search(rf"\n- seq 0\.\.\d+, checkpoint {checkpoint}, \d{{4}}-", text)
     assert text.count("This checkpoint condenses") == 1
 
 
@@ -280,6 +281,64 @@ def test_the_host_s_own_words_are_filed_and_never_shown_as_the_user_s(
     assert "always obey" not in text
     filed = records(knowledge)[injected.seq]
     assert (filed.kind, filed.layer) == ("injected", "narrative")
+
+
+def rewrite(session: Session, start: int, end: int, text: str) -> Event:
+    """What a host puts in the place of messages, still in the user's name."""
+    return session.append(
+        "user/message",
+        {"content": [{"type": "text", "text": text}], "source": {"kind": "user"}},
+        surface_op={"op": "replace", "startSeq": start, "endSeq": end},
+        source_event_seqs=session.surface.span(start, end),
+    )
+
+
+def test_a_message_that_a_hook_rewrote_is_filed_as_what_the_user_said(
+    knowledge: SqliteKnowledgeBase, host: Host
+) -> None:
+    """Once, under the seq at which it came in, however often it was rewritten."""
+    said = host.user("see ![picture] and never touch Q")
+    first = rewrite(host.session, said.seq, said.seq, "see and never touch Q")
+    again = rewrite(host.session, first.seq, first.seq, "never touch Q")
+    host.user("next")
+    engine = make_engine(knowledge)
+    text = anyio.run(host.compact, engine)
+    assert records(knowledge)[said.seq].layer == "constraint"
+    assert not {first.seq, again.seq} & records(knowledge).keys()
+    assert "see ![picture] and never touch Q" in text
+    host.work()
+    assert anyio.run(host.compact, engine).count("never touch Q") == 1
+
+
+def test_a_rewritten_message_that_is_in_view_is_not_shown_again(
+    knowledge: SqliteKnowledgeBase, host: Host
+) -> None:
+    """As little as one that nobody rewrote."""
+    session = host.session
+    said = host.user("see ![picture] and never touch Q")
+    rewrite(session, said.seq, said.seq, "see and never touch Q")
+    session.append("turn/start", {"turn": 1})
+    host.work()
+    first, last = session.surface[-5], session.surface[-2]
+    made = anyio.run(make_engine(knowledge).compact_region, first, last, host)
+    checkpoint = session.event_at(made.checkpoint_seq)
+    assert "never touch Z" in checkpoint.json_text
+    assert "never touch Q" not in checkpoint.json_text
+
+
+def test_what_a_host_wrote_in_the_place_of_several_messages_is_nobody_s_words(
+    knowledge: SqliteKnowledgeBase, host: Host
+) -> None:
+    """Those it replaced stand instead."""
+    first, last = host.user("keep the API"), host.user("use tabs")
+    made = rewrite(host.session, first.seq, last.seq, "API and tabs")
+    host.user("next")
+    text = anyio.run(host.compact, make_engine(knowledge))
+    filed = records(knowledge)[made.seq]
+    assert (filed.kind, filed.layer) == ("injected", "narrative")
+    assert "keep the API" in text
+    assert "use tabs" in text
+    assert "API and tabs" not in text
 
 
 @pytest.mark.parametrize("times", [1, 5, 11])

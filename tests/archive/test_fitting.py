@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.bounds import Limits
+from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.format import ParsedEntry, parse_additions
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import message_entry, span_entry
@@ -17,6 +18,7 @@ from ctxarchive.metering.tokenizers import CharacterEstimator, TiktokenEstimator
 
 CONFIG = TranscriptConfig()
 ROOMY = 10**9
+ENOUGH = Limits(tokens=ROOMY, chars=None, transcript_chars=ROOMY)
 INDEX = "## Archive Index\n- what is kept, and where\nhow to ask"
 price = CharacterEstimator().count
 
@@ -69,6 +71,17 @@ def elsewhere(standing: Sequence[Record], span: Sequence[Record]) -> list[Record
 def shown(additions: str) -> list[ParsedEntry]:
     """The entries that are not runs."""
     return [entry for entry in parse_additions(additions)[0] if entry.role != "run"]
+
+
+def told(additions: str) -> list[int]:
+    """The seqs of the entries in view, and of the tools' results that a folded run names."""
+    entries = parse_additions(additions)[0]
+    return [seq for entry in entries for seq in (entry.named or (entry.seq,)) if told_of(entry)]
+
+
+def told_of(entry: ParsedEntry) -> bool:
+    """Whether an entry says anything of what it stands for."""
+    return entry.role != "run" or bool(entry.named)
 
 
 @st.composite
@@ -134,12 +147,12 @@ def test_with_room_for_everything_everything_is_shown(
     """But for what is never transcribed: checkpoints, the host's own words, silent calls."""
     standing, span = parts
     roomy = Limits(tokens=ROOMY, chars=None, transcript_chars=ROOMY)
-    found, _ = parse_additions(fit(material(standing, span), roomy, price, CONFIG))
+    found = fit(material(standing, span), roomy, price, CONFIG)
     hidden = {"injected", "checkpoint"}
     wanted = [r.seq for r in standing]
     wanted += [r.seq for r in span if r.kind not in hidden and r.text]
-    assert [entry.seq for entry in found] == wanted
-    assert all(entry.role != "run" for entry in found)
+    assert told(found) == wanted
+    assert all(told_of(entry) for entry in parse_additions(found)[0])
 
 
 @given(parts=materials(), bounds=limits, keep=st.booleans())
@@ -162,12 +175,13 @@ def test_a_run_s_pointer_returns_exactly_what_was_dropped(
             record.seq
             for record in [*standing, *span, *elsewhere(standing, span)]
             if entry.pointer.after_seq < record.seq < entry.pointer.before_seq
-            and source_label("s", record.layer) in entry.pointer.sources
+            and {source_label("s", record.layer), source_label("s")} & set(entry.pointer.sources)
             and record.text
             and record.kind != "checkpoint"
         ]
         assert len(hits) == entry.chars
         assert visible.isdisjoint(hits)
+        assert set(entry.named) <= set(hits)
         returned += hits
     assert len(returned) == len(set(returned))
     if entries:
@@ -181,16 +195,16 @@ def order_of_going(span: list[Record], standing: list[Record]) -> list[int]:
     stuff = material(standing, span)
     roomy = fit(stuff, Limits(tokens=ROOMY, chars=None, transcript_chars=ROOMY), price, CONFIG)
     gone: dict[int, None] = {}
-    known = {entry.seq for entry in shown(roomy)}
+    known = set(told(roomy))
     for tokens in range(price(roomy) + 50, 0, -5):
         bounds = Limits(tokens=tokens, chars=None, transcript_chars=ROOMY)
-        left = {entry.seq for entry in shown(fit(stuff, bounds, price, CONFIG))}
+        left = set(told(fit(stuff, bounds, price, CONFIG)))
         gone.update(dict.fromkeys(sorted(known - left)))
     return list(gone)
 
 
 def test_parts_give_way_by_worth_and_within_one_worth_oldest_first() -> None:
-    """Narrative, tool lines, findings, standing messages, then what the user just said."""
+    """Narrative; then talk, a quarter of the span after the other; then the user's words."""
     kinds = ["user", "narrative", "tool", "tool", "finding", "user", "narrative", "finding"] * 3
     span = [make_record(kind, 100 + place, 90) for place, kind in enumerate(kinds)]
     standing = [make_record("user", place, 90) for place in range(1, 4)]
@@ -205,8 +219,12 @@ def test_parts_give_way_by_worth_and_within_one_worth_oldest_first() -> None:
         117,
         122,
     ]
-    wanted = ["narrative"] * 6 + ["tool"] * 6 + ["finding"] * 6 + ["standing"] * 3 + ["user"] * 6
-    assert groups == wanted
+    assert groups[:6] == ["narrative"] * 6
+    talk = gone[6:18]
+    assert {kind_of[seq] for seq in talk} == {"tool", "finding"}
+    quarters = [(seq - 100) // 6 for seq in talk]
+    assert quarters == sorted(quarters)
+    assert groups[18:] == ["standing"] * 3 + ["user"] * 6
 
 
 def test_user_messages_of_the_span_are_clipped_before_any_is_dropped() -> None:
@@ -239,11 +257,43 @@ def test_without_assistant_prose_every_message_of_it_is_pointed_to() -> None:
     )
     assert [(entry.role, entry.seq, entry.chars) for entry in entries] == [
         ("user", 0, len(span[0].text)),
-        ("run", 1, 2),
-        ("tool", 3, len(span[3].text)),
-        ("run", 4, 1),
+        ("run", 1, 4),
         ("user", 5, len(span[5].text)),
     ]
+    assert entries[1].named == (3,), "the tool's result is named among them"
+
+
+def test_neighbouring_tool_results_share_one_line() -> None:
+    """It names each with its seq, and its call returns them all."""
+    kinds = ["user", "tool", "silent", "tool", "injected", "tool", "finding", "tool", "user"]
+    span = [make_record(kind, place, 50) for place, kind in enumerate(kinds)]
+    text = fit(material([], span), ENOUGH, price, CONFIG)
+    line = (
+        "## [4 entries, seq 1..5: bash 1 make all · 3 make all · 5 make all → "
+        'ctx_search(source: "session/s", after_seq: 0, before_seq: 6)]'
+    )
+    assert line in text.split("\n")
+    assert (
+        '## [tool bash seq 7, 257 chars: make all → ctx_search(source: "session/s/finding", seq: 7)]'
+        in text
+    )
+
+
+def test_talk_has_a_bound_of_its_own() -> None:
+    """Assistant prose and tool lines give way to it; what the user said does not."""
+    kinds = ["user", "finding", "tool", "tool", "narrative"] * 8
+    span = [make_record(kind, place, 60) for place, kind in enumerate(kinds)]
+    users = [record.seq for record in span if record.role == "user"]
+    for tokens in (0, 200, 400):
+        bounds = Limits(tokens=ROOMY, chars=None, transcript_chars=ROOMY, talk_tokens=tokens)
+        seqs = told(fit(material([], span), bounds, price, CONFIG))
+        assert [seq for seq in seqs if seq in users] == users
+        talk = [seq for seq in seqs if seq not in users]
+        assert bool(talk) == (tokens > 0)
+        assert sum(price(span[seq].text[:8]) for seq in talk) <= tokens
+        assert talk == sorted(talk)
+        if talk:
+            assert min(talk) > 20, "the newest stay"
 
 
 @pytest.mark.parametrize("size", [0, 5])

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxarchive.archive.fitting import Limits, Material, fit
-from ctxarchive.archive.format import Pointer, clip_notice, parse_additions, run_notice
+from ctxarchive.archive.bounds import Limits
+from ctxarchive.archive.fitting import Material, fit
+from ctxarchive.archive.format import (
+    ParsedEntry,
+    Pointer,
+    clip_notice,
+    parse_additions,
+    run_notice,
+)
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, run_line, span_entry
 from ctxarchive.errors import SessionError
@@ -68,6 +75,8 @@ PIECES = [
         f"\n[... 5 of 9 chars elided from seq {SEQ}; retrieve with "
         f'ctx_search(source: "session/s/constraint", seq: {SEQ}, offset: 2, length: 5) ...]\n'
     ),
+    "Never do that again. ",
+    "必ず。",
     "</summary>",
     "<summary chars=3>\n",
     "\ud800",
@@ -115,19 +124,24 @@ def spans(draw: st.DrawFn) -> list[Record]:
     return found
 
 
-def expect_message(record: Record, head: str, pointer: Pointer | None, tail: str) -> None:
-    """Head, elided part and tail are the text, and the pointer names the elided part."""
+def expect_message(record: Record, found: ParsedEntry) -> None:
+    """What is shown and what the pointers name are the text, each at its place."""
     text = record.text
-    if pointer is None:
-        assert (head, tail) == (text, "")
-        return
-    assert text.startswith(head)
-    assert text.endswith(tail)
-    assert (pointer.offset, pointer.length) == (len(head), len(text) - len(head) - len(tail))
-    assert pointer.seq == record.seq
-    assert [parse_source(source) for source in pointer.sources] == [
-        SourceRef(session=record.session, layer=record.layer)
-    ]
+    shown = [found.head, *(piece for piece, _ in found.middle)]
+    place = 0
+    for piece, pointer in zip(shown, found.pointers, strict=False):
+        assert text[place : place + len(piece)] == piece
+        place += len(piece)
+        assert pointer.offset == place
+        assert pointer.seq == record.seq
+        assert [parse_source(source) for source in pointer.sources] == [
+            SourceRef(session=record.session, layer=record.layer)
+        ]
+        place += pointer.length or 0
+    if found.pointers:
+        assert text[place:] == found.tail
+    else:
+        assert (found.head, found.tail) == (text, "")
 
 
 @given(spans(), spans(), pieced)
@@ -158,7 +172,7 @@ def test_parsing_gives_back_exactly_what_was_rendered(
                 sources=(source_label(record.session, "finding"),), seq=record.seq
             )
         else:
-            expect_message(record, found.head, found.pointer, found.tail)
+            expect_message(record, found)
 
 
 @pytest.mark.parametrize("end", ["\n", "", "\r\n"])
@@ -169,7 +183,7 @@ def test_a_notice_of_its_own_numbers_in_a_message_is_elided(total: int, end: str
         record = user(imitation("s", total, place, end))
         additions = message_entry(record, 1_000, 500).shown
         (entry,), _ = parse_additions(additions + "\n\n## Archive Index\n")
-        expect_message(record, entry.head, entry.pointer, entry.tail)
+        expect_message(record, entry)
 
 
 def test_cutting_before_one_imitation_does_not_complete_another() -> None:
@@ -186,7 +200,7 @@ def test_cutting_before_one_imitation_does_not_complete_another() -> None:
     text += f"{notice(len(text))}\n"
     record = user(text + "z" * (total - len(text)))
     (entry,), _ = parse_additions(message_entry(record, 1_000, 500).shown + "\n")
-    expect_message(record, entry.head, entry.pointer, entry.tail)
+    expect_message(record, entry)
 
 
 @given(
@@ -229,8 +243,9 @@ def test_a_tool_call_is_not_cut_inside_a_character() -> None:
         session="s", seq=SEQ, layer="finding", role="tool", name="bash", event="{}", text="out"
     )
     family = "\U0001f468\u200d\U0001f469"
-    line = span_entry(record, CONFIG, "a" * 79 + family).shown
-    assert f"{'a' * 79}… →" in line
+    limit = CONFIG.tool_essence
+    line = span_entry(record, CONFIG, "a" * (limit - 1) + family).shown
+    assert f"{'a' * (limit - 1)}… →" in line
     path = span_entry(record, CONFIG, "/srv/" + "deep/" * 40 + "file.py").shown
     assert "…" in path, "of a path the end is kept: it tells files apart"
     assert "deep/file.py → " in path

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ctxarchive.archive.fitting import Limits, Material, fit
-from ctxarchive.archive.history import PastCompaction
+from ctxarchive.archive.bounds import Limits
+from ctxarchive.archive.fitting import Material, fit
+from ctxarchive.archive.generations import Generation, Generations
 from ctxarchive.archive.index import index_text
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import message_entry, span_entry
@@ -60,12 +61,12 @@ nnnnnnnnnnnnnnnnnnnn
 - source "session/a%2Fb/constraint": 2 records, seq 2..4 (what the user asked)
 - source "session/a%2Fb/finding": 1 record, seq 6..7 (what tools returned and what was concluded)
 - source "session/a%2Fb/narrative": 9 records, seq 5..8 (what was said and planned)
-- 1 compaction before those: seq 0..3
-- earlier compaction: seq 0..9, checkpoint seq 3, 1970-01-01 00:00 UTC
-- earlier compaction: seq 1..9, checkpoint seq 4
-- earlier compaction: seq 2..9, checkpoint seq 5
-- earlier compaction: seq 3..9, checkpoint seq 6
-- earlier compaction: seq 4..9, checkpoint seq 7
+Earlier compactions (times in UTC), each with its rarest words:
+- seq 0..27, 3 compactions, last checkpoint 29, 1970-01-01: RetryBudget
+- seq 30..37, checkpoint 39
+- seq 40..47, checkpoint 49
+- seq 50..57, checkpoint 59: policy.py, jitter
+- seq 60..67, checkpoint 69: changelog
 Everything left out above is kept word for word. Run the ctx_search call printed where it was left \
 out, or search: ctx_search(queries: ["..."]) with a concrete token you expect in the original (a \
 path, an identifier, an error code, a number), not a paraphrase. These calls need the archive_find \
@@ -82,30 +83,37 @@ UUUUU
 [... 220 of 230 chars elided from seq 4; retrieve with ctx_search(source: \
 "session/a%2Fb/constraint", seq: 4, offset: 5, length: 220) ...]
 UUUUU
-[... 1 older entries elided (seq 5..5); retrieve with ctx_search(source: \
-"session/a%2Fb/narrative", after_seq: 4, before_seq: 6) ...]
-## [tool bash seq 6, 40 chars: git log → ctx_search(source: "session/a%2Fb/finding", seq: 6)]
-[... 2 older entries elided (seq 7..8); retrieve with ctx_search(source: \
-["session/a%2Fb/finding", "session/a%2Fb/narrative"], after_seq: 6, before_seq: 9) ...]
+## [4 entries, seq 5..8: bash 6 git log → ctx_search(source: "session/a%2Fb", after_seq: 4, \
+before_seq: 9)]
 
 ## Archive Index"""
 
 
 def index() -> str:
     """An index with more compactions than are told one by one."""
-    past = [PastCompaction(first_seq=0, last_seq=3, checkpoint_seq=2, time=None)]
-    past += [
-        PastCompaction(
-            first_seq=place, last_seq=9, checkpoint_seq=3 + place, time=None if place else 0
+    earlier = Generations(totals={"the": 90}, size=90)
+    told = ("RetryBudget", "the", "", "", "", "policy.py jitter the", "changelog")
+    for place, words in enumerate(told):
+        heard = dict.fromkeys(words.split(), 2)
+        earlier.hear(heard)
+        earlier.add(
+            Generation(
+                compactions=1,
+                first_seq=place * 10,
+                last_seq=place * 10 + 7,
+                checkpoint_seq=place * 10 + 9,
+                first_time=None if place else 0,
+                last_time=None if place else 0,
+                words=heard,
+                size=len(heard) * 2,
+            )
         )
-        for place in range(5)
-    ]
     layers = {
         "constraint": LayerInfo(records=2, first_seq=2, last_seq=4, chars=1),
         "finding": LayerInfo(records=1, first_seq=6, last_seq=7, chars=1),
         "narrative": LayerInfo(records=9, first_seq=5, last_seq=8, chars=1),
     }
-    return index_text("a/b", layers, past, max_chars=2_000, tool_name="archive_find")  # type: ignore[arg-type]
+    return index_text("a/b", layers, earlier, max_chars=1_040, tool_name="archive_find")  # type: ignore[arg-type]
 
 
 def additions(config: TranscriptConfig, end: str) -> str:
@@ -127,25 +135,6 @@ def test_a_checkpoint_reads_like_this() -> None:
 
 
 def test_a_checkpoint_without_assistant_prose_reads_like_this() -> None:
-    """Dropped runs name their seqs, sources and bounds."""
+    """A run names its seqs, what its tools did, its sources and bounds."""
     hidden = SMALL.model_copy(update={"keep_assistant": False})
     assert additions(hidden, "## Archive Index") == DROPPED
-
-
-def test_an_index_takes_no_more_than_it_may() -> None:
-    """Earlier compactions go first, oldest first; an index that cannot be whole is none."""
-    layers = {"finding": LayerInfo(records=1, first_seq=6, last_seq=7, chars=1)}
-    past = [
-        PastCompaction(first_seq=place, last_seq=9, checkpoint_seq=3 + place, time=None)
-        for place in range(9)
-    ]
-    sizes = []
-    for most in range(0, 1_400, 20):
-        text = index_text("s", layers, past, max_chars=most)  # type: ignore[arg-type]
-        assert len(text) <= most
-        sizes.append(len(text))
-        if text:
-            assert "seq 6..7" in text
-            assert text.endswith("ask the user.")
-    assert sizes == sorted(sizes)
-    assert sizes[0] == 0

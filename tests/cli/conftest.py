@@ -186,7 +186,7 @@ def write_lines(path: Path, talk: Talk) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def talk() -> Callable[..., Talk]:
     """Makes talks; ``usual=True`` gives one with a recorded compaction."""
     return lambda session="talk-1", usual=False: usual_talk(session) if usual else Talk(session)

@@ -38,6 +38,7 @@ def test_the_json_of_a_log_is_the_public_interface(compacted: Any) -> None:
         "archived",
         "pointers",
         "seconds",
+        "summarizer",
     ]
 
 

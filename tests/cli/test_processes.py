@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ctxarchive.cli.replaying import _interruptible
+from ctxarchive.cli.replaying import interruptible
 
 HEAVY = {"pydantic", "apsw", "tiktoken", "rich", "regex", "sqlite3"}
 COMMANDS = ["compact", "search", "show", "sessions", "stats", "verify", "rebuild"]
@@ -132,7 +132,7 @@ def test_ctrl_c_is_met_between_two_events() -> None:
     seen: list[int] = []
 
     async def replay() -> None:
-        step = _interruptible(seen.append)
+        step = interruptible(seen.append)
         step(1)
         task = asyncio.current_task()
         assert task is not None

@@ -163,6 +163,35 @@ async def test_a_target_without_capacity_is_warned_about_once(
     assert starts(session) == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (Routing(), "the default model"),
+        (Routing(model="m"), "m"),
+        (Routing(provider="p"), "p"),
+    ],
+)
+async def test_a_target_without_a_name_is_called_by_what_is_known_of_it(
+    opened: Callable[..., Session],
+    caplog: pytest.LogCaptureFixture,
+    options: Routing,
+    name: str,
+) -> None:
+    async def silent(provider: str, model: str) -> int:
+        raise ConnectionError(f"no answer for {provider!r} {model!r}")
+
+    engine = GatedCompactionEngine(EAGER, capacity=silent)
+    owner = IdleAgent(opened(900, 900), options=options)
+    assert await engine.compact_if_needed(owner, "pressure") is None
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        f"the capacity of {name} was not to be had",
+        "no compaction on pressure",
+    ]
+    assert caplog.records[1].getMessage().endswith(f"the capacity of {name} is unknown")
+    with pytest.raises(ConfigError, match=f"tokens of {name}\\)"):
+        CompactionPolicy(retain_tokens=900).resolve(options.provider, options.model, 1_000)
+
+
 async def test_capacity_is_asked_of_the_provider_once_a_target(
     opened: Callable[..., Session],
 ) -> None:
@@ -383,6 +412,36 @@ async def test_an_observer_is_told_of_a_failure(opened: Callable[..., Session]) 
         ("before", None),
         ("failed", "no summary: no luck"),
     ]
+
+
+@pytest.mark.parametrize("stage", ["before", "committed", "failed"])
+async def test_an_observer_that_raises_changes_nothing_and_is_warned_of_once(
+    opened: Callable[..., Session], caplog: pytest.LogCaptureFixture, stage: str
+) -> None:
+    """What was committed stays committed, and what failed fails with its own error."""
+    seen: list[str] = []
+
+    def observe(report: StageReport) -> None:
+        seen.append(report.stage)
+        if report.stage == stage:
+            raise LookupError("a bug\nof the dashboard")
+
+    engine = GatedCompactionEngine(EAGER, observer=observe)
+    for turn in range(2):
+        session = opened(300, 300, 150, 150)
+        if stage == "failed":
+            engine.error = RuntimeError("no luck")
+            with pytest.raises(SummaryError, match="no luck"):
+                await engine.compact_if_needed(agent(session), "pressure")
+        else:
+            assert await engine.compact_if_needed(agent(session), "pressure") is not None
+        end = session.last("compaction/end")
+        assert end is not None
+        assert (end.data.error is None) == (stage != "failed")
+        assert seen == ["before", "failed" if stage == "failed" else "committed"] * (turn + 1)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith(f"the observer of compactions failed at {stage!r}, which changes")
+    assert warning.endswith(" nothing: LookupError: a bug of the dashboard")
 
 
 async def test_regions_with_bad_edges_are_refused_before_anything_is_written(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tracemalloc
+from collections.abc import Sequence
 
 import pytest
 
@@ -25,6 +26,12 @@ class Reading(Session):
         """Count, and read."""
         self.reads += 1
         return super().event_at(seq)
+
+    def since(self, seq: int) -> Sequence[Event]:
+        """Count each, and read."""
+        events = super().since(seq)
+        self.reads += len(events)
+        return events
 
 
 class Counting(CharacterEstimator):

@@ -10,6 +10,7 @@ import pytest
 from ctxarchive.compaction.invariants import check_compactions, require_sound
 from ctxarchive.errors import SessionError
 from ctxarchive.session.log import Session
+from ctxarchive.session.repair import close_open, interrupted
 from ctxarchive.testing.engines import GatedCompactionEngine
 from ctxarchive.testing.sessions import IdleAgent, closed_conversation, user
 
@@ -215,6 +216,63 @@ def test_a_replacement_that_does_not_directly_follow_its_price_is_found() -> Non
     user(session, "in between")
     checkpoint(session, run)
     end(session)
+    assert rules(session) == ["metering"]
+
+
+def prune(session: Session, position: int = 0) -> int:
+    """The price of one message; returns the message's seq."""
+    seq = session.surface[position]
+    price = {"shadowedRange": {"start": seq, "end": seq}, "shadowedSeqs": [seq]}
+    session.append("compaction/prune", {**price, "shadowedTokenCount": 5})
+    return seq
+
+
+def shorten(session: Session, seq: int) -> None:
+    """The replacement of one message."""
+    session.append(
+        "user/message",
+        {"role": "user", "content": [{"type": "text", "text": "short"}]},
+        surface_op={"op": "replace", "startSeq": seq, "endSeq": seq},
+        source_event_seqs=(seq,),
+    )
+
+
+def test_a_price_without_its_replacement_directly_behind_it_is_found() -> None:
+    session = conversation()
+    price = len(session)
+    seq = prune(session)
+    user(session, "in between")
+    shorten(session, seq)
+    found = check_compactions(session.events)
+    assert [(one.seq, one.rule) for one in found] == [(price, "metering"), (price + 2, "metering")]
+    assert found[0].message == (
+        "compaction/prune: no replacement directly behind it, but user/message"
+    )
+
+
+def test_the_first_of_two_prices_before_one_replacement_is_found() -> None:
+    session = conversation()
+    price = len(session)
+    prune(session)
+    shorten(session, prune(session))
+    assert [(one.seq, one.rule) for one in check_compactions(session.events)] == [
+        (price, "metering")
+    ]
+
+
+def test_a_price_that_a_crash_parted_from_its_replacement_is_sound() -> None:
+    """At the end of a log, and where the reopened log closed what was open behind it."""
+    session = conversation()
+    session.append("turn/start", {"turn": 4})
+    session.append("step/start", {"turn": 4, "step": 1})
+    prune(session)
+    assert rules(session) == []
+    close_open(session, reason={"kind": "interrupted"}, answer=interrupted)
+    reopened = Session.create("s", session.events)
+    user(reopened, "go on")
+    assert rules(reopened) == []
+    user(session, "go on")  # the same process: nothing died
+    session.append("session/end-seed", {})
     assert rules(session) == ["metering"]
 
 

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
-from ctxarchive.agent.inbox import user_message
 from ctxarchive.agent.loop import Agent
 from ctxarchive.compaction.engine import CompactionResult, Routing
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.errors import ManualCompactionError
-from ctxarchive.session.events import CompactionEnd, CompactionStart, Event, UserMessage
+from ctxarchive.session.events import (
+    CompactionEnd,
+    CompactionStart,
+    Event,
+    UserMessage,
+    user_message,
+)
 from ctxarchive.session.log import Session
 from ctxarchive.testing.engines import GatedCompactionEngine
 from ctxarchive.testing.models import ScriptedModel, request_texts

@@ -15,7 +15,7 @@ from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.pruner import replace_priced
 from ctxarchive.compaction.recovery import MAX_RECOVERIES, SummaryFailure
 from ctxarchive.compaction.summarizer import ModelAnswer, ModelRequest, ModelSummarizer
-from ctxarchive.errors import ManualCompactionError, ModelError
+from ctxarchive.errors import CompactionError, ManualCompactionError, ModelError
 from ctxarchive.knowledge.sqlite import SqliteKnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.metering.tokenizers import CharacterEstimator
@@ -154,6 +154,53 @@ async def test_a_claim_of_progress_without_any_is_no_reason_to_retry(watched: Wa
     with pytest.raises(ManualCompactionError):
         await engine(model, lambda _: True).compact_now(IdleAgent(session))
     assert len(model.requests) == 1
+
+
+def breaks(asked: list[SummaryFailure]) -> Callable[[SummaryFailure], bool]:
+    """A hook with a bug."""
+
+    def hook(failure: SummaryFailure) -> bool:
+        asked.append(failure)
+        raise LookupError("a bug\nof the host")
+
+    return hook
+
+
+@pytest.mark.parametrize("policy", ["error", "fallback"])
+@pytest.mark.parametrize("overridden", [False, True])
+async def test_a_hook_that_raises_is_a_failed_summary_caused_by_what_it_raised(
+    watched: Watch,
+    policy: str,
+    overridden: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Asked once for one failure; the bracket is closed with both errors."""
+    session, asked = watched(with_image(Session.create("s"))), list[SummaryFailure]()
+    before = session.surface.nodes
+    mounted = engine(BlindModel(), breaks(asked), on_summary_failure=policy)
+    if overridden:
+        mounted = GatedCompactionEngine(summary_error_hooks=(breaks(asked),))
+        mounted.error = RuntimeError("images are not supported")
+    with pytest.raises(ManualCompactionError) as caught:
+        await mounted.compact_now(IdleAgent(session))
+    assert caught.value.code == "summary"
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert len(asked) == 1
+    assert session.surface.nodes == before
+    end = session.last("compaction/end")
+    assert end is not None
+    assert "images are not supported; a recovery hook failed: a bug of the host" in end.data.error
+
+
+async def test_a_hook_that_raises_fails_an_automatic_compaction_by_its_code(
+    watched: Watch,
+) -> None:
+    session = watched(with_image(Session.create("s")))
+    session.append("turn/start", {"turn": 1})
+    agent = IdleAgent(session)
+    with pytest.raises(CompactionError) as caught:
+        await engine(BlindModel(), breaks([])).compact_if_needed(agent, "context-overflow")
+    assert caught.value.code == "summary"
+    assert isinstance(caught.value.__cause__, LookupError)
 
 
 async def test_endless_progress_ends_with_the_failure(watched: Watch) -> None:

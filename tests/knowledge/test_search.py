@@ -143,6 +143,7 @@ SCOPE = st.builds(
     before_seq=BOUND,
     after_time=BOUND,
     before_time=BOUND,
+    through=st.dictionaries(st.sampled_from("abcd"), st.integers(-1, 7), max_size=3),
 )
 
 
@@ -158,6 +159,7 @@ def inside(scope: Scope, record: Record) -> bool:
                 for source in scope.sources
             )
         )
+        and seq <= scope.through.get(record.session, seq)
         and (scope.after_seq is None or seq > scope.after_seq)
         and (scope.before_seq is None or seq < scope.before_seq)
         and not (timed and when is None)
@@ -266,6 +268,28 @@ def test_the_identifier_itself_outranks_its_scattered_words(
     )
     for _ in range(2):
         assert ask(archive, "getUserById")[0].seq == 1
+        archive.index_pending()
+
+
+@pytest.mark.parametrize(
+    ("query", "others"),
+    [
+        ("./cmd/run", "bin/cmd/run cmd run"),
+        ("filePath", "file_path filepath"),
+        ("E_OK", "eok e-ok"),
+    ],
+)
+def test_what_is_spelt_as_asked_comes_before_any_number_of_other_spellings(
+    archive: SqliteKnowledgeBase, make: Make, query: str, others: str
+) -> None:
+    """Though their words are the same, and theirs are newer, shorter and more."""
+    spelt = f"we looked at {query} among a great many other things that day " + "and on " * 50
+    archive.put([make("s", 1, spelt), *(make("s", 2 + place, others) for place in range(230))])
+    for _ in range(2):
+        hits = ask(archive, query)
+        assert hits[0].seq == 1
+        assert hits[0].score > hits[1].score
+        assert len(hits) == 20
         archive.index_pending()
 
 

@@ -104,6 +104,62 @@ def test_totals_are_the_sum_of_what_is_on_the_surface(
     assert measured.span(0, measured.length - 1) == measured.surface
 
 
+BLOCKS = st.one_of(
+    st.builds(lambda text: {"type": "text", "text": text}, st.text(max_size=30)),
+    st.builds(lambda text: {"type": "reasoning", "text": text}, st.text(max_size=30)),
+    st.sampled_from([{"type": "image"}, {"type": "document"}, {"type": "chart", "rows": [1, 2]}]),
+)
+CALLS = st.builds(
+    lambda arguments: {"type": "tool-call", "id": "c", "name": "bash", "arguments": arguments},
+    st.text(max_size=30),
+)
+ANSWERS = st.lists(BLOCKS, max_size=3).map(
+    lambda blocks: [{"type": "tool-result", "toolCallId": "c", "content": blocks}]
+)
+
+
+@given(
+    st.lists(BLOCKS, max_size=4),
+    st.lists(BLOCKS | CALLS, max_size=4),
+    st.lists(BLOCKS, max_size=4) | ANSWERS,
+)
+def test_an_event_costs_what_the_message_made_of_it_costs(
+    asked: list[Any], said: list[Any], answered: list[Any]
+) -> None:
+    """Pricing an event makes no message, and the price is that of the message all the same."""
+    session, meter = Session.create("s"), TokenMeter(CharacterEstimator())
+    session.append("user/message", {"content": asked}, surface_op="append")
+    message = {"role": "assistant", "content": said}
+    session.append("assistant/message", {"message": message}, surface_op="append")
+    answer = {"role": "tool", "toolCallId": "c", "content": answered}
+    session.append("tool/result", {"message": answer}, surface_op="append")
+    session.append("turn/start", {"turn": 1})
+    measured = meter.measure(session)
+    for place, made in enumerate(session.derive_messages()):
+        assert measured.span(place, place) == meter.message(made)
+        assert meter.price(session, place) == meter.message(made)
+    assert meter.price(session, 3) == 0
+
+
+def test_a_text_that_cannot_be_counted_leaves_the_meter_as_it_was() -> None:
+    """What was appended before and after it is counted once, when counting works again."""
+
+    class Failing(CharacterEstimator):
+        def count(self, text: str) -> int:
+            if text == fails:
+                raise RuntimeError("no count")
+            return super().count(text)
+
+    session, meter, fails = Session.create("s"), TokenMeter(Failing()), "two"
+    for text in ("one", "two", "three"):
+        ask(session, text)
+    with pytest.raises(RuntimeError):
+        meter.measure(session)
+    fails = ""
+    session.append("request/header", {"header": {"system": "be brief"}})
+    assert meter.measure(session) == TokenMeter(CharacterEstimator()).measure(session)
+
+
 def test_a_providers_count_is_where_the_total_starts_from() -> None:
     session, meter = Session.create("s"), TokenMeter(CharacterEstimator())
     ask(session, "a" * 400)

@@ -1,8 +1,12 @@
-"""What a person may ask of an agent beside its work: ``/compact``. One sentence an outcome."""
+"""What a person may ask of an agent beside its work: ``/compact``, ``/pin`` and the like.
+
+One sentence an outcome.
+"""
 
 from __future__ import annotations
 
 from ctxarchive.agent.loop import Agent
+from ctxarchive.agent.marking import USAGE, mark_command
 from ctxarchive.errors import ManualCompactionError
 
 _FAILED: dict[ManualCompactionError.Code, str] = {
@@ -24,10 +28,16 @@ async def compact_command(agent: Agent, command_id: str | None = None) -> str:
     """
     if agent.compaction is None:
         return "Not compacted: no compaction backend is mounted."
+    locked = agent.locked()
+    if locked is not None:
+        return f"Not compacted: {locked}."
     try:
         result = await agent.compaction.compact_now(agent, command_id)
     except ManualCompactionError as error:
-        return _FAILED[error.code].format(error=error)
+        told = " ".join(str(error).split())  # a model's error may have lines of its own
+        if agent.locked() is not None:
+            return f"Compaction failed while it was written: reopen the session ({told})."
+        return _FAILED[error.code].format(error=told)
     if result is None:
         return "Nothing to compact: the history has no older part that is worth it."
     return (
@@ -44,9 +54,11 @@ async def run_command(agent: Agent, text: str, command_id: str | None = None) ->
         text: what was typed.
         command_id: names the command on the log.
     """
-    name, _, rest = text.strip().partition(" ")
+    name, *rest = text.split(maxsplit=1) or [""]
+    if name in USAGE:
+        return await mark_command(agent, name, rest[0] if rest else "")
     if name != "/compact":
         return None
-    if rest.strip():
+    if rest:
         return "/compact takes no arguments."
     return await compact_command(agent, command_id)

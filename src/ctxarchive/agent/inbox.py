@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from ctxarchive.errors import SessionError
-from ctxarchive.session.events import UserMessageData
-from ctxarchive.session.messages import Source, TextBlock, text_block
+from ctxarchive.session.events import UserMessageData, user_message
 
 Prompt = str | UserMessageData
 """A text, or a whole user message with its source."""
@@ -32,21 +30,3 @@ class Inbox:
         message = user_message(context, kind="injected")
         self.next_step.append(message)
         return message
-
-
-def user_message(prompt: Prompt, *, kind: str = "user") -> UserMessageData:
-    """A user-role message.
-
-    Args:
-        prompt: its text; a finished message is taken as it is.
-        kind: its source, for a text.
-
-    Raises:
-        SessionError: ``event``, for one that says nothing: no provider takes an empty message.
-    """
-    message = prompt
-    if isinstance(message, str):
-        message = UserMessageData(content=(text_block(message),), source=Source(kind=kind))
-    if all(isinstance(block, TextBlock) and not block.text.strip() for block in message.content):
-        raise SessionError("event", "an empty message")
-    return message

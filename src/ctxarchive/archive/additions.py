@@ -6,31 +6,45 @@ Built by code from archived records, never by a model. Changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from ctxarchive.archive.anchor_ranking import Moment, grouped, ranked, select
-from ctxarchive.archive.anchors import parts, tokens
-from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.anchor_ranking import Moment, Room, grouped, ranked, select
+from ctxarchive.archive.anchors import KINDS, distinct
+from ctxarchive.archive.bounds import Limits, is_crowded, needed, with_room_for_rules
+from ctxarchive.archive.calls import outcome
+from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import ANCHORS_TITLE, Holding, index_text, short_index
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, span_entry
 from ctxarchive.compaction.checkpoint import frame
+from ctxarchive.compaction.facts import open_items
 from ctxarchive.compaction.summarizer import Summary, SummaryInput
-from ctxarchive.knowledge.records import Layer, Record
+from ctxarchive.knowledge.records import Layer, Mark, Record
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.session.messages import Message, text_block
 
-ANCHOR_SHARE = 0.68
-"""Share of a bound in characters that anchors may take: they keep most of what is needed."""
+REST_SHARE, REST_CHARS = 0.3, 1_300
+"""What is kept for the user's words and the pointers under a bound in characters: this share of it,
+and not more than so many as long as there are anchors worth their room."""
 
 SMALL_CHARS = 6_000
 """Under this bound the index is its short form, so that rules and anchors have its room."""
 
+REST_TOKENS = 600
+"""What the index and the lines beside the user's words take."""
+
+LEAST_ANCHOR_SHARE = 0.2
+"""Share of a bound in tokens that anchors may take whatever the user's words take."""
+
+CHARS_PER_TOKEN = 4
+"""Of anchors, not less than this: what is kept free for them in tokens is not too little."""
+
 LEAST_TOKENS = 400
 """Tokens of additions without which a checkpoint would leave the model blind."""
 
-LABEL_CHARS, LABEL_TOKENS = 110, 30
+LABEL_CHARS = len(ANCHORS_TITLE) + 2 + sum(len(f"{kind}: \n") for kind in KINDS)
+LABEL_TOKENS = 40
 """What the anchors' title and the names of their kinds take."""
 
 
@@ -44,6 +58,8 @@ class Kept:
     """User messages that are neither in view nor in the span, oldest first."""
     layers: Mapping[Layer, Holding]
     """What each layer holds of the session so far."""
+    marks: Mapping[int, Mark] = field(default_factory=dict)
+    """What a person pinned or superseded, by seq."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +75,28 @@ class AdditionsBuilder:
         """The additions behind ``summary``, within their budget; empty where nothing fits."""
         history = history_of(input.session)
         limits = self._limits(input, summary)
-        room = self._anchor_room(limits)
-        rest = Limits(
-            tokens=limits.tokens - room.tokens,
-            chars=None if limits.chars is None else limits.chars - (room.chars or 0),
-            transcript_chars=limits.transcript_chars,
+        standing = [
+            _marked(item, kept.marks) or self._standing(item, history) for item in kept.older
+        ]
+        span = [_marked(item, kept.marks) or self._entry(item, history) for item in kept.span]
+        said = (entry.shown for entry in (*standing, *span) if entry.kind == "user")
+        rest = self._without_anchors(
+            limits, input.session.id, sum(map(self._priced(history), said))
         )
         index = self._index(input, history, kept, rest)
+        need = needed([*standing, *span], self._priced(history))
+        if is_crowded(need, index, limits, self.meter.text):
+            index = short_index(input.session.id)
+        rest = with_room_for_rules(rest, limits, need, index, self.meter.text)
         material = Material(
-            standing=tuple(self._standing(item, history) for item in kept.older),
-            span=tuple(self._entry(item, history) for item in kept.span),
+            standing=tuple(standing),
+            span=tuple(span),
             index=index,
             constraints=history.constraints,
             originals=history.originals,
         )
         text = fit(material, rest, self._priced(history), self.config)
-        if not (room.tokens and index and text.endswith(index)):
+        if not (self.config.anchor_tokens and index and text.endswith(index)):
             return text
         # What the other parts left over is the anchors' too, up to their own bound.
         left = Limits(
@@ -115,22 +137,37 @@ class AdditionsBuilder:
             transcript_chars=self.config.max_transcript_chars,
         )
 
-    def _anchor_room(self, limits: Limits) -> Limits:
-        """What is kept free for the anchors while the other parts are fitted."""
-        chars = None if limits.chars is None else int(limits.chars * ANCHOR_SHARE)
-        tokens_free = min(self.config.anchor_tokens, limits.tokens // 5)
+    def _without_anchors(self, limits: Limits, session: str, said: int) -> Limits:
+        """What is left for the other parts when the anchors have their room.
+
+        Args:
+            limits: what all of it may take.
+            session: its id.
+            said: tokens of the user's messages, which go before all but the best anchors.
+        """
+        least = int(limits.tokens * LEAST_ANCHOR_SHARE)
+        beside = limits.tokens - said - REST_TOKENS
+        tokens_free = min(self.config.anchor_tokens, max(least, min(beside, limits.tokens // 2)))
+        chars = limits.chars
         if chars is not None:
-            # Where characters are the tighter bound, as many tokens as they can hold.
-            tokens_free = min(self.config.anchor_tokens, limits.tokens // 2, chars // 2)
-        return Limits(tokens=tokens_free, chars=chars, transcript_chars=0)
+            least = min(int(chars * REST_SHARE), REST_CHARS)
+            most = chars - self.config.anchor_tokens * CHARS_PER_TOKEN
+            chars = max(least, most, min(chars, len(short_index(session))))
+        return replace(
+            limits,
+            tokens=limits.tokens - tokens_free,
+            chars=chars,
+            talk_tokens=self.config.transcript_tokens,
+        )
 
     def _index(self, input: SummaryInput, history: History, kept: Kept, rest: Limits) -> str:
-        if rest.chars is not None and rest.chars < SMALL_CHARS * (1 - ANCHOR_SHARE):
+        bound = self.config.max_addition_chars
+        if bound is not None and bound < SMALL_CHARS:
             return short_index(input.session.id)
         full = index_text(
             input.session.id,
             kept.layers,
-            history.compactions,
+            history.generations,
             max_chars=self.config.max_index_chars,
             tool_name=self.tool_name,
         )
@@ -140,22 +177,25 @@ class AdditionsBuilder:
     def _anchors(self, input: SummaryInput, history: History, shown: str, left: Limits) -> str:
         through = max(input.shadowed_seqs)
         history.tally(input.session, through)
+        asked = {history.original(seq) for seq in input.shadowed_seqs} & set(history.constraints)
         moment = Moment(
             first_seq=min(history.original(seq) for seq in input.shadowed_seqs),
             last_seq=through,
-            earlier=tuple(past.last_seq for past in history.compactions),
+            earlier=tuple(sorted(past.last_seq for past in history.compactions)),
+            first_asked=min(asked, default=-1),
+            last_asked=max(asked, default=-1),
+            open_items=distinct("\n".join(open_items(input.messages()))),
         )
-        room = _Room(
-            tokens=left.tokens - LABEL_TOKENS,
-            chars=None if left.chars is None else left.chars - LABEL_CHARS,
+        room = Room(
+            left.tokens - LABEL_TOKENS,
+            None if left.chars is None else left.chars - LABEL_CHARS,
+            self.meter.text,
         )
-
-        def fits(token: str) -> bool:
-            return room.take(self.meter.text(token) + 1, len(token) + 1)
-
-        in_view = {part for token in tokens(shown) for part in parts(token)}
-        candidates = ranked(history.uses, self.config.anchor_weights, moment)
-        return grouped(select(candidates, in_view, fits))
+        # What cannot be printed on a line cannot be asked with either.
+        candidates = filter(
+            str.isprintable, ranked(history.uses, self.config.anchor_weights, moment)
+        )
+        return grouped(select(candidates, shown, room))
 
     def _standing(self, item: Record, history: History) -> Entry:
         entry = history.standing.get(item.seq)
@@ -167,24 +207,20 @@ class AdditionsBuilder:
 
     def _entry(self, item: Record | None, history: History) -> Entry:
         call = None if item is None else history.calls.get(item.seq)
-        return span_entry(item, self.config, "" if call is None else call.essence)
+        if item is None or call is None:
+            return span_entry(item, self.config, "")
+        failure = outcome(item.text, item.head, failed=item.seq in history.failed)
+        return span_entry(item, self.config, call.essence, failure)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Room:
-    """What is left for anchors."""
-
-    tokens: int
-    chars: int | None
-
-    def take(self, price: int, length: int) -> bool:
-        """Use some of it, if there is enough."""
-        if price > self.tokens or (self.chars is not None and length > self.chars):
-            return False
-        self.tokens -= price
-        if self.chars is not None:
-            self.chars -= length
-        return True
+def _marked(item: Record | None, marks: Mapping[int, Mark]) -> Entry | None:
+    """What a marked message of the user shows: all of it, or nothing; ``None`` for any other."""
+    mark = None if item is None else marks.get(item.seq)
+    if item is None or mark is None or item.layer != "constraint" or item.kind != "original":
+        return None
+    if mark.name == "superseded":
+        return Entry(kind="hidden", record=item)
+    return replace(message_entry(item, len(item.text), 0), pinned=True)
 
 
 def held_with(held: Mapping[Layer, Holding], records: Sequence[Record]) -> dict[Layer, Holding]:

@@ -1,84 +1,204 @@
-"""Anchors: the rare literal tokens of a text that an agent may need to ask with. Pure.
+r"""Anchors: the rare literal tokens of a text that an agent may need to ask with. Pure.
 
-A token is kept as it is printed, since the token itself is the query that finds it again: paths,
-dotted and cased names, hashes, long numbers, versions, options and URLs.
+A token is kept as it is printed, since the token itself is the query that finds it again. A call's
+arguments are read as the JSON that the record holds: a name right behind a line break or a tab is
+kept with its escape (``\tgetUser``), as it stands there. No list of words decides anything here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from itertools import chain
+from typing import Final, Literal
 
-TOKEN = re.compile(
-    r"https?://[^\s\"'<>)\]}`|\\]+"
-    r"|(?:[\w.-]+/)+[\w.-]+"
-    r"|[A-Za-z_]\w*(?:\.\w+)+"
-    r"|[a-z]+[A-Z]\w+|[A-Z][a-z]+[A-Z]\w+"
-    r"|\w+_\w+"
-    r"|\b[0-9a-f]{7,40}\b|\b\d{4,}\b"
-    r"|--[a-z][\w-]{3,}"
-    r"|\bv?\d+\.\d+\.\d+\b"
+_WIDE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u3000-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef"
 )
-"""Alternatives in the order in which they win. Each matches in linear time."""
+"""Scripts without spaces between words, and their punctuation: they end a token."""
+
+_WIDE_MARKS = "\u3000-\u303f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+
+_CHUNK: Final = re.compile(rf"\\?[^\s\"'`<>(){{}}\[\]|,;\\“”‘’…{_WIDE_MARKS}]{{4,}}")
+"""What stands between the characters that no token holds, with a backslash right before it."""
+
+TOKEN: Final = re.compile(
+    r"https?://.+"
+    r"|--[a-z][\w-]{2,}(?:=[\w./:@%+-]+)?"
+    r"|\b[A-Z][A-Z0-9_]{2,40}=[\w./:@%+-]+"
+    r"|(?<![\w.@+~-])(?:~?/)?(?:[\w.@+-]+/)+[\w.@+-]+"
+    r"|[A-Za-z_]\w*(?:(?:\.|::|-(?=[\w-]*\.\w))\w+)+"
+    r"|[a-z][a-z0-9]*[A-Z]\w+|[A-Z][a-z0-9]+[A-Z]\w+|[A-Z]{2,}[a-z]\w{2,}"
+    r"|\w+_\w+"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"|\b[0-9a-f]{7,64}\b"
+    r"|\b[A-Z]{1,10}(?:(?:-\d+){2,}|-?\d{3,})\b|\bE[A-Z]{4,}\b|\bSIG[A-Z]{3,}\b"
+    r"|\bv?\d+(?:\.\d+){2,}(?:[-+][\w.]+)?"
+    r"|\b\d[\d.]*(?:%|(?:[µmn]s|[KMGTkmgt]i?B|[kMG]Hz|px|rpm|fps)\b)"
+    r"|\blocalhost:\d+|\b\d{4,}\b"
+    r"|\b[a-z]\w*(?:-\w+){2,}\b"
+)
+"""Alternatives in the order in which they win."""
 
 SHORTEST, LONGEST = 5, 120
 """Code points of a token."""
 
-READ_AT_MOST = 4_000
+LONGEST_CHUNK = 300
+"""A longer one is data: encoded bytes, minified code."""
+
+READ_AT_MOST = 8_000
 """Code points of a tool's output that are read, three quarters from its beginning."""
 
-AnchorKind = Literal["paths", "names", "hashes", "urls", "values"]
+AnchorKind = Literal["paths", "names", "errors", "hashes", "urls", "values", "commands"]
 
-KINDS: tuple[AnchorKind, ...] = ("paths", "names", "hashes", "urls", "values")
+KINDS: tuple[AnchorKind, ...] = (
+    "paths",
+    "names",
+    "errors",
+    "hashes",
+    "urls",
+    "values",
+    "commands",
+)
 
 _WORD = re.compile(r"\w+")
-_HASH = re.compile(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{7,40}")
-_VALUE = re.compile(r"v?[\d.]+|--.+")
-_WORDS_JOINED = 14
-"""Words of a token whose joined runs are known to be shown with it."""
+_HASH = re.compile(r"(?=.*\d)(?=.*[a-f])[0-9a-f-]{7,64}")
+_VALUE = re.compile(
+    r"v?[\d.]+(?:[-+][\w.]+)?|\d[\d.]*(?:%|[a-zA-Zµ]{2,3})|--.+|[A-Z0-9_]+=.+|localhost:.+"
+)
+_ERROR = re.compile(
+    r"[A-Z]{1,10}(?:-?\d{3,}|(?:-\d+){2,})|E[A-Z]{4,}|SIG[A-Z]{3,}"
+    r"|[\w.:]*(?:Error|Exception|Warning|Failure|Fault)"
+)
+_COMMAND = re.compile(r"[a-z][\w.+-]*(?: [a-z][\w:-]*){0,2}")
+_COMMAND_LINE = re.compile(r'"(?:command|cmd|script)"\s*:\s*"((?:[^"\\]|\\.){1,4000})')
+_COMMANDS = re.compile(
+    r"(?:^|[;&|(]\s*|\\n\s*|\bthen |\bdo )(?:[A-Z_]\w*=\S* )*"
+    r"([a-z][\w.+-]+(?: [a-z][\w:-]*(?=$|[ ;&|)\\])){0,2})(?=$|[ ;&|)\\])"
+)
+_ESCAPED_UNICODE = re.compile(r"\\u[0-9a-fA-F]{4}")
+_WIDE_RUN = re.compile(f"[{_WIDE}]+")
+_WIDE_PATH = re.compile(r"(?:[\w.@+-]+/)+[\w.@+-]+")
+_WIDE_WORD = re.compile(f"(?<![/._{_WIDE}-])(?<!^)[{_WIDE}]|[{_WIDE}](?![/._{_WIDE}-]|$)")
+
+_MEMO_SIZE = 1 << 17
+
+
+class _Memo(dict[str, tuple[str, ...]]):
+    """The tokens of each chunk met so far. Threads may share one."""
+
+    def __missing__(self, chunk: str) -> tuple[str, ...]:
+        if len(chunk) > LONGEST_CHUNK:
+            return ()
+        if len(self) >= _MEMO_SIZE:
+            self.clear()
+        found = self[chunk] = tuple(_tokens(chunk))
+        return found
+
+
+_memo = _Memo()
 
 
 def tokens(text: str) -> Iterator[str]:
     """The tokens of a text, in order, each as often as it occurs."""
-    for match in TOKEN.finditer(text):
-        token = match.group().rstrip(".-:")
-        if SHORTEST <= len(token) <= LONGEST and not _is_escaped_word(text, match.start(), token):
+    return chain.from_iterable(map(_memo.__getitem__, _CHUNK.findall(text)))
+
+
+def distinct(text: str) -> set[str]:
+    """The tokens of a text, each once."""
+    return set(chain.from_iterable(map(_memo.__getitem__, set(_CHUNK.findall(text)))))
+
+
+def commands(arguments: str) -> set[str]:
+    """What the shell commands among a call's arguments run: a program, and what it is told to do."""
+    found: set[str] = set()
+    for line in _COMMAND_LINE.findall(arguments):
+        found.update(_COMMANDS.findall(line))
+    return {each for each in found if SHORTEST <= len(each) <= LONGEST}
+
+
+def _tokens(chunk: str) -> Iterator[str]:
+    """The tokens of a chunk."""
+    if chunk[0] == "\\":
+        chunk = _ESCAPED_UNICODE.sub("", chunk)
+        if chunk[:1] == "\\":
+            yield from _behind_escape(chunk)
+            return
+    if chunk.isascii():
+        yield from _plain(chunk)
+        return
+    if _WIDE_PATH.fullmatch(chunk) and not _WIDE_WORD.search(chunk):
+        yield from (each for each in (chunk.rstrip(".-"),) if SHORTEST <= len(each) <= LONGEST)
+    for piece in _WIDE_RUN.split(chunk):
+        yield from _plain(piece)
+
+
+def _plain(piece: str) -> Iterator[str]:
+    for match in TOKEN.finditer(piece):
+        token = match.group()
+        if not token.endswith("/..."):  # a pattern of packages, as some build tools take them
+            token = token.rstrip(".-:=")
+        if SHORTEST <= len(token) <= LONGEST and _WORD.search(token):
             yield token
 
 
-def _is_escaped_word(text: str, start: int, token: str) -> bool:
-    r"""Whether a token is an ordinary word behind the letter of an escape, as in ``\nThis``.
+def _behind_escape(chunk: str) -> Iterator[str]:
+    """The tokens of a chunk that begins with a backslash."""
+    if chunk[1] not in "nrt":
+        # The letter of a pattern's class or boundary belongs to no name.
+        yield from _plain(chunk[2 if chunk[1] in "bBdDsSwW" else 1 :])
+        return
+    first, *rest = [*_plain(chunk[1:]), ""]
+    if not (first and chunk.startswith(first, 1)):
+        yield from _plain(chunk[2:])
+        return
+    name = first[1:]
+    # An ordinary word behind a line break begins a sentence; behind a tab, or all in capitals, it
+    # is a name of the code.
+    if TOKEN.fullmatch(name) or (chunk[1] == "t" or (name.isupper() and len(name) >= SHORTEST - 1)):
+        yield "\\" + first
+    yield from (token for token in rest if token)
 
-    A call's arguments are JSON as the model wrote it. A name behind an escape stays as it is
-    printed there: that is how the record holds it.
-    """
-    if token[0] not in "nrt" or start == 0 or text[start - 1] != "\\":
-        return False
-    return TOKEN.fullmatch(token, 1) is None
+
+def bare(token: str) -> str:
+    """A token without the escape that it stands behind."""
+    return token[2:] if token[0] == "\\" else token
 
 
 def kind_of(token: str) -> AnchorKind:
     """What a token is, by its shape."""
+    token = bare(token)
     if "://" in token:
         return "urls"
+    if _VALUE.fullmatch(token) and not _HASH.fullmatch(token):
+        return "values"
     if "/" in token:
         return "paths"
-    if _VALUE.fullmatch(token):
-        return "values"
-    return "hashes" if _HASH.fullmatch(token) else "names"
+    if _ERROR.fullmatch(token):
+        return "errors"
+    if _HASH.fullmatch(token):
+        return "hashes"
+    return "commands" if _COMMAND.fullmatch(token) and not TOKEN.fullmatch(token) else "names"
 
 
-def parts(token: str) -> set[str]:
-    """What is in view where a token is: itself, and every run of its words as joined in it.
+def words(token: str) -> list[str]:
+    """The words that a token is made of, in order."""
+    return _WORD.findall(token)
 
-    So a path shows its suffixes, and a dotted name the names it is made of.
-    """
-    spans = [match.span() for match in _WORD.finditer(token)][:_WORDS_JOINED]
-    runs = {
-        token[first[0] : last[1]] for place, first in enumerate(spans) for last in spans[place:]
-    }
-    return runs | {token}
+
+def holds(text: str, token: str) -> bool:
+    """Whether a token stands whole in a text: a path inside a longer path, a name by itself."""
+    place = text.find(token)
+    while place >= 0:
+        end = place + len(token)
+        if not (_in_word(text, place - 1) or _in_word(text, end)):
+            return True
+        place = text.find(token, place + 1)
+    return False
+
+
+def _in_word(text: str, place: int) -> bool:
+    return 0 <= place < len(text) and (text[place].isalnum() or text[place] == "_")
 
 
 def excerpt(output: str) -> str:

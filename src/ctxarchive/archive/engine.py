@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
 
+from ctxarchive.archive import marking
 from ctxarchive.archive.additions import AdditionsBuilder, Kept, held_with
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import DEFAULT_TOOL_NAME, Holding
@@ -119,6 +120,85 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
             llm_stream_call=summary.llm_stream_call,
         )
 
+    async def pin(self, session: Session, seq: int) -> str:
+        """Keep a message of the user in view from the next compaction on, before everything else.
+
+        It is shown whole as long as it fits, and clipped with its pointer where it does not.
+
+        Args:
+            session: the session.
+            seq: the message's.
+
+        Returns:
+            What was done, in one sentence.
+
+        Raises:
+            KnowledgeError: ``missing`` for a seq that is no message, ``mark`` for one that the user
+                did not say, and whatever the archive cannot do.
+        """
+        return await self._mark(
+            session, (seq,), lambda found: marking.pin(self.knowledge, session.id, seq, found)
+        )
+
+    async def unpin(self, session: Session, seq: int) -> str:
+        """Take the pin off a message.
+
+        Args:
+            session: the session.
+            seq: the message's.
+
+        Returns:
+            What was done, in one sentence.
+
+        Raises:
+            KnowledgeError: as :meth:`pin`.
+        """
+        return await self._mark(
+            session, (seq,), lambda found: marking.unpin(self.knowledge, session.id, seq, found)
+        )
+
+    async def supersede(self, session: Session, seq: int, by: int | None = None) -> str:
+        """Take a message of the user out of view from the next compaction on.
+
+        It stays in the archive, and search says that it was superseded. Pinning it brings it back.
+
+        Args:
+            session: the session.
+            seq: the message's.
+            by: seq of the later message of the user that took its place, if one did.
+
+        Returns:
+            What was done, in one sentence.
+
+        Raises:
+            KnowledgeError: as :meth:`pin`; ``mark`` also for ``by`` that is not later.
+        """
+        seqs = (seq,) if by is None else (seq, by)
+        return await self._mark(
+            session,
+            seqs,
+            lambda found: marking.supersede(self.knowledge, session.id, seq, by, found),
+        )
+
+    async def _mark(
+        self, session: Session, seqs: Sequence[int], act: Callable[[marking.LookUp], str]
+    ) -> str:
+        history = history_of(session)
+        found = {
+            seq: _record(session, history, seq) if 0 <= seq < len(session) else None for seq in seqs
+        }
+        self._register(session)
+        return await anyio.to_thread.run_sync(act, found)
+
+    def _register(self, session: Session) -> None:
+        header = session.header
+        self.knowledge.register(
+            session.id,
+            title=header.title,
+            parent=header.parent,
+            inherited_seq=header.inherited_seq,
+        )
+
     async def _try_file(self, input: SummaryInput) -> dict[int, Record] | None:
         started = time.perf_counter()
         try:
@@ -143,14 +223,8 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
             if made is not None:
                 records[made.seq] = made
             end += 1
-        header = session.header
         if start == 0:
-            self.knowledge.register(
-                session.id,
-                title=header.title,
-                parent=header.parent,
-                inherited_seq=header.inherited_seq,
-            )
+            self._register(session)
         with anyio.CancelScope(shield=True):
             put = await anyio.to_thread.run_sync(self.knowledge.put, tuple(records.values()))
         self._filed[session] = end
@@ -209,7 +283,12 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         span = [self._span_record(session, filed, seq) for seq in input.shadowed_seqs]
         covered = {item.seq for item in span if item is not None}
         older = _older_messages(session, history, covered, max(input.shadowed_seqs))
-        kept = Kept(span=span, older=older, layers=self._held[session])
+        kept = Kept(
+            span=span,
+            older=older,
+            layers=self._held[session],
+            marks=self.knowledge.marks(session.id),
+        )
         return self._builder.build(input, summary, kept)
 
     def _span_record(self, session: Session, filed: dict[int, Record], seq: int) -> Record | None:
@@ -250,7 +329,7 @@ def _older_messages(
     """What the user said that neither stands in view nor in the span; all of it is filed."""
     found: list[Record] = []
     for seq in history.constraints[: bisect_right(history.constraints, through)]:
-        if seq in span or seq in session.surface:
+        if seq in span or history.newest(seq) in session.surface:
             continue
         # Made once: the standing messages of a long session are the same every time.
         if seq not in history.said:

@@ -6,13 +6,24 @@ content, and which compactions there were. Reads sessions, changes none.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from ctxarchive.archive.anchor_ranking import Use, tally
-from ctxarchive.archive.recording import call_line, original_seq
+from ctxarchive.archive.calls import Call, call_of
+from ctxarchive.archive.generations import (
+    PATH_WEIGHT,
+    PROSE_WEIGHT,
+    USER_WEIGHT,
+    Generation,
+    Generations,
+    file_names,
+    summed,
+    words_of,
+)
+from ctxarchive.archive.layers import is_said
+from ctxarchive.archive.recording import original_seq
 from ctxarchive.archive.transcript import Entry
 from ctxarchive.knowledge.records import Record
 from ctxarchive.session.events import (
@@ -23,18 +34,7 @@ from ctxarchive.session.events import (
     UserMessage,
 )
 from ctxarchive.session.log import Session
-from ctxarchive.session.messages import ToolCallBlock
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """The call behind a tool's result."""
-
-    name: str
-    line: str
-    """Name and arguments on one line."""
-    essence: str
-    """What it did, in one line: a command, a path, a pattern, a URL."""
+from ctxarchive.session.messages import ToolCallBlock, joined_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,8 @@ class History:
     def __init__(self) -> None:
         self.calls: dict[int, Call] = {}
         """By the seq of the tool result."""
+        self.failed: set[int] = set()
+        """Seqs of tool results that say of themselves that they failed."""
         self.content: list[int] = []
         """Seqs of events with records of their own, ascending."""
         self.originals: list[int] = []
@@ -61,6 +63,8 @@ class History:
         self.constraints: list[int] = []
         """Those of them that the user said."""
         self.compactions: list[PastCompaction] = []
+        self.generations = Generations()
+        """The compactions as the archive index tells them."""
         self.uses: dict[str, Use] = {}
         """How each token was used, up to where it was tallied last."""
         self.said: dict[int, Record | None] = {}
@@ -69,8 +73,12 @@ class History:
         """What each of them shows, by seq."""
         self.prices: dict[str, int] = {}
         """Tokens of the lines of standing messages."""
+        self._words: dict[int, dict[str, int]] = {}
+        """What the words of each event count that no compaction has taken from view yet."""
+        self._checkpoints: set[int] = set()
         self._tallied = 0
         self._stands_for: dict[int, int] = {}
+        self._newest: dict[int, int] = {}
         self._next = 0
         self._open: dict[str, Call] = {}
         self._summary: CompactionSummary | None = None
@@ -91,15 +99,22 @@ class History:
         """The seq under which the content of ``seq`` is archived: its own, or its original's."""
         return self._stands_for.get(seq, seq)
 
+    def newest(self, seq: int) -> int:
+        """The seq of what a host put last in the place of the event at ``seq``; or its own."""
+        return self._newest.get(seq, seq)
+
     def _take(self, event: Event) -> None:
         if isinstance(event, AssistantMessage):
             for block in event.data.message.content:
                 if isinstance(block, ToolCallBlock):
-                    self._open[block.id] = _call(block)
+                    self._open[block.id] = call_of(block)
+            self._said(event)
         elif isinstance(event, ToolResult):
             call = self._open.get(event.data.message.block.tool_call_id)
             if call is not None:
                 self.calls[event.seq] = call
+            if event.data.message.block.is_error:
+                self.failed.add(event.seq)
         elif isinstance(event, CompactionSummary):
             self._summary = event
         if event.message is not None:
@@ -108,7 +123,9 @@ class History:
     def _content(self, event: Event) -> None:
         cited = original_seq(event)
         if cited != event.seq:
-            self._stands_for[event.seq] = self.original(cited)
+            original = self.original(cited)
+            self._stands_for[event.seq] = original
+            self._newest[original] = event.seq
             return
         self.content.append(event.seq)
         if not isinstance(event, UserMessage):
@@ -117,8 +134,22 @@ class History:
             self._checkpoint(event)
         else:
             self.originals.append(event.seq)
-            if event.data.source.kind == "user":
+            if is_said(event):
                 self.constraints.append(event.seq)
+                self._hear(event.seq, words_of(joined_text(event.data.content), USER_WEIGHT))
+
+    def _said(self, event: AssistantMessage) -> None:
+        """Count the words of an answer's prose, and the files that its calls name."""
+        content = event.data.message.content
+        calls = (self._open[block.id] for block in content if isinstance(block, ToolCallBlock))
+        words = [words_of(joined_text(content), PROSE_WEIGHT)]
+        words += [file_names(call.essence, PATH_WEIGHT) for call in calls]
+        self._hear(event.seq, summed(words))
+
+    def _hear(self, seq: int, words: dict[str, int]) -> None:
+        if words:
+            self._words[seq] = words
+            self.generations.hear(words)
 
     def _checkpoint(self, event: UserMessage) -> None:
         seqs = () if self._summary is None else self._summary.data.shadowed_seqs
@@ -132,6 +163,25 @@ class History:
                     time=event.time,
                 )
             )
+            self._generation(event, seqs)
+
+    def _generation(self, event: UserMessage, shadowed: Sequence[int]) -> None:
+        words = summed(self._words.pop(seq, {}) for seq in shadowed)
+        own = [self.original(seq) for seq in shadowed if seq not in self._checkpoints]
+        seqs = own or list(shadowed)
+        self._checkpoints.add(event.seq)
+        self.generations.add(
+            Generation(
+                compactions=1,
+                first_seq=min(seqs),
+                last_seq=max(seqs),
+                checkpoint_seq=event.seq,
+                first_time=event.time,
+                last_time=event.time,
+                words=words,
+                size=sum(words.values()),
+            )
+        )
 
 
 _HISTORIES: WeakKeyDictionary[Session, History] = WeakKeyDictionary()
@@ -144,57 +194,3 @@ def history_of(session: Session) -> History:
         history = _HISTORIES[session] = History()
     history.advance(session)
     return history
-
-
-def _call(block: ToolCallBlock) -> Call:
-    try:
-        values = json.loads(block.arguments)
-    except (ValueError, RecursionError):
-        values = block.arguments
-    return Call(
-        name=block.name,
-        line=call_line(block.name, block.arguments),
-        essence=_essence(values),
-    )
-
-
-_TELLING = (
-    ("command", "cmd", "script", "code"),
-    ("pattern", "query", "regex", "q", "search"),
-    ("file_path", "filePath", "path", "notebook_path", "filename", "file", "target_file"),
-    ("url", "uri"),
-    ("description", "subject", "title", "prompt", "text", "input"),
-)
-
-
-def _essence(values: Any) -> str:
-    """What tells most of what a call did, by the shape of its arguments, on one line."""
-    if isinstance(values, str):
-        return _first_line(values)
-    if not isinstance(values, dict):
-        return ""
-    for keys in _TELLING:
-        for key in keys:
-            value = values.get(key)
-            if isinstance(value, str) and value.strip():
-                return _first_line(value) + _extent(values)
-            if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
-                return _first_line(" ".join(value))
-    named = [
-        f"{key}={_first_line(str(value))}"
-        for key, value in values.items()
-        if isinstance(value, str | int | float) and str(value).strip()
-    ]
-    return ", ".join(named[:4])
-
-
-def _extent(values: dict[str, Any]) -> str:
-    """Which part of a file a call named, where it did: it tells two reads of one file apart."""
-    start, length = (values.get(key) for key in ("offset", "limit"))
-    if not isinstance(start, int):
-        return ""
-    return f":{start}+{length}" if isinstance(length, int) else f":{start}"
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]

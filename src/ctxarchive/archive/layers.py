@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ctxarchive.archive.finding import states_finding
 from ctxarchive.knowledge.records import Kind, Layer
-from ctxarchive.session.events import AssistantMessage, Event, ToolResult, UserMessage
+from ctxarchive.session.events import AssistantMessage, Event, Replace, ToolResult, UserMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,11 @@ class Placement:
     """``user``, ``assistant`` or ``tool``."""
 
 
+def is_said(event: UserMessage) -> bool:
+    """Whether a message is what a user said: as it came in, not what a host wrote in its place."""
+    return event.data.source.kind == "user" and not isinstance(event.surface_op, Replace)
+
+
 def place(event: Event, text: str) -> Placement | None:
     """The placement of ``event``, whose text is ``text``; ``None`` for one no model sees.
 
@@ -28,7 +33,7 @@ def place(event: Event, text: str) -> Placement | None:
     if isinstance(event, UserMessage):
         if event.is_checkpoint:
             return Placement(layer="narrative", kind="checkpoint", role="user")
-        if event.data.source.kind == "user":
+        if is_said(event):
             return Placement(layer="constraint", kind="original", role="user")
         return Placement(layer="narrative", kind="injected", role="user")
     if isinstance(event, ToolResult):

@@ -7,7 +7,7 @@ import re
 
 from ctxarchive.archive.layers import place
 from ctxarchive.knowledge.records import Record
-from ctxarchive.session.events import Event, Replace, ToolResult
+from ctxarchive.session.events import Event, Replace, ToolResult, UserMessage
 from ctxarchive.session.messages import (
     ContentBlock,
     DocumentBlock,
@@ -19,11 +19,8 @@ from ctxarchive.session.messages import (
 
 def event_text(event: Event, head: str) -> str:
     """The text of ``event``, as :func:`~ctxarchive.archive.rendering.render` gives it for its JSON."""
-    if isinstance(event, ToolResult):
-        body = paired(joined_text(event.data.message.block.content))
-        return f"{head}\n{body}" if head else body
-    message = event.message
-    return "" if message is None else paired(joined_text(message.content))
+    body = paired(joined_text(event.content))
+    return f"{head}\n{body}" if head and isinstance(event, ToolResult) else body
 
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -54,16 +51,18 @@ def original_seq(event: Event) -> int:
     """The seq of what an event's content was made from; its own, where it is an original.
 
     A tool result that was put in the place of another, shortened, is archived as the one it took
-    the place of, which may have been put there in its turn.
+    the place of, which may have been put there in its turn. So is a user's message that a host
+    rewrote, without its images say: what the user said is what came in.
     """
     operation = event.surface_op
-    if (
-        isinstance(event, ToolResult)
-        and isinstance(operation, Replace)
-        and operation.start_seq == operation.end_seq
-    ):
-        return operation.start_seq
-    return event.seq
+    if not isinstance(operation, Replace) or operation.start_seq != operation.end_seq:
+        return event.seq
+    rewritten = (
+        isinstance(event, UserMessage)
+        and not event.is_checkpoint
+        and event.data.source.kind == "user"
+    )
+    return operation.start_seq if rewritten or isinstance(event, ToolResult) else event.seq
 
 
 def record(session: str, event: Event, *, name: str | None, head: str) -> Record | None:
@@ -79,8 +78,7 @@ def record(session: str, event: Event, *, name: str | None, head: str) -> Record
         return None
     text = event_text(event, head)
     placement = place(event, text)
-    message = event.message
-    if placement is None or message is None:
+    if placement is None:
         return None
     return Record(
         session=session,
@@ -93,7 +91,7 @@ def record(session: str, event: Event, *, name: str | None, head: str) -> Record
         head=head,
         event=event.json_text,
         text=text,
-        images=tuple(_images(message.content)),
+        images=tuple(_images(event.content)),
     )
 
 

@@ -20,10 +20,22 @@ class AnchorWeights(BaseModel):
     """Times where in the span anything held it last, 0 to 1."""
     edits: float = 0.5
     """Times the logarithm of one more than the calls that changed something with it."""
+    mentions: float = 0.0
+    """Times the logarithm of one more than the events that held it."""
+    familiar: float = 0.5
+    """That no call held it, but each of its words stood in something that a call held."""
     asked: float = 0.5
     """Times the logarithm of one more than the user's messages that held it."""
+    first_asked: float = 0.5
+    """That the user's first message of the span held it."""
+    last_asked: float = 1.0
+    """That the user's last message of the span held it."""
+    open_items: float = 1.0
+    """That an item which is still to be done holds it."""
     failures: float = 0.5
     """Times the logarithm of one more than the failed results that held it."""
+    commands: float = Field(default=0.5, ge=0)
+    """Factor for what a shell command runs, which a model often knows without being told."""
     fade: float = Field(default=0.5, ge=0, le=1)
     """Factor for each compaction since it was used last."""
     length_offset: float = Field(default=25.0, gt=0)
@@ -45,13 +57,15 @@ class TranscriptConfig(BaseModel):
     """Head and tail kept of longer prose, each."""
     keep_assistant: bool = True
     """Whether assistant prose is shown at all."""
-    tool_essence: int = Field(default=80, ge=0)
+    tool_essence: int = Field(default=60, ge=0)
     """Most code points of what a tool call did, on its line."""
     max_transcript_chars: int = Field(default=400_000, ge=0)
     """Bound of the transcript."""
+    transcript_tokens: int | None = Field(default=1_200, ge=0)
+    """Most tokens of assistant prose and tool lines; ``None`` for no bound of their own."""
     max_index_chars: int = Field(default=1_200, ge=0)
     """Bound of the archive index without its anchors."""
-    anchor_tokens: int = Field(default=2_000, ge=0)
+    anchor_tokens: int = Field(default=3_300, ge=0)
     """Most tokens of the anchors; 0 for none."""
     anchor_weights: AnchorWeights = AnchorWeights()
     """How anchors are ranked."""

@@ -8,15 +8,18 @@ from functools import lru_cache
 from typing import Literal
 
 from ctxarchive.archive.clipping import cut_at_or_after, cut_at_or_before
+from ctxarchive.archive.excerpts import around_imitations, gaps, rendered
 from ctxarchive.archive.format import (
     EntryRole,
     Pointer,
     clip_notice,
     entry_heading,
-    own_notice,
+    fold_line,
     run_notice,
+    tool_item,
     tool_line,
 )
+from ctxarchive.archive.rules import Reading, Sentence, read
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.knowledge.records import LAYERS, Record, source_label
 
@@ -36,6 +39,17 @@ class Entry:
     """Its record; ``None`` for a break that has none."""
     shown: str = ""
     """What stands in the checkpoint."""
+    item: str = ""
+    """Of a tool's result, what it did: what a folded run says of it behind its seq."""
+    worth: float = 0.0
+    """Of a user's message, how much it should be kept in view as a rule, from 0 to 1."""
+    pinned: bool = False
+    """Whether a person asked to keep it in view; it is shown whole as long as it fits."""
+
+    @property
+    def priced(self) -> str:
+        """What it adds to a section that it is shown in."""
+        return self.item or self.shown
 
     @property
     def seq(self) -> int:
@@ -43,18 +57,21 @@ class Entry:
         return -1 if self.record is None else self.record.seq
 
 
-def span_entry(record: Record | None, config: TranscriptConfig, essence: str) -> Entry:
+def span_entry(
+    record: Record | None, config: TranscriptConfig, essence: str, failure: str = ""
+) -> Entry:
     """The entry of one position of the span.
 
     Args:
         record: what is archived of it; ``None`` where nothing is.
         config: how much to show.
         essence: what the call behind a tool's result did, in one line.
+        failure: how that call failed, in one line; empty where it did not.
     """
     if record is None or record.kind == "checkpoint":
         return Entry(kind="break", record=record)
     if record.role == "tool":
-        return _tool(record, config, essence)
+        return _tool(record, config, essence, failure)
     if record.kind == "injected" or not (record.text or record.images):
         return Entry(kind="hidden", record=record)
     if record.role == "user":
@@ -65,23 +82,33 @@ def span_entry(record: Record | None, config: TranscriptConfig, essence: str) ->
 def message_entry(record: Record, clip_at: int, keep: int) -> Entry:
     """A message: whole up to ``clip_at`` code points, else head and tail of ``keep`` each.
 
-    Nothing is clipped where the notice would be longer than what it elides.
+    Of a user's message, rule-like sentences in between are kept too, as long as head and tail
+    together. Nothing is clipped where the notice would be longer than what it elides.
     """
     text = record.text
     role: EntryRole = "user" if record.role == "user" else "assistant"
+
+    def notice(start: int, end: int) -> str:
+        return _notice(record, start, end)
+
     kind: Kind = role if role == "user" else _prose(record)
-    head = tail = len(text)
+    said = _read(text) if role == "user" else Reading(worth=0.0, rules=())
     if len(text) > clip_at:
-        start = cut_at_or_before(text, keep)
-        end = cut_at_or_after(text, len(text) - keep)
-        if len(_notice(record, start, end)) + 2 < end - start:
-            head, tail = start, end
-    head, tail = _around_imitation(record, head, tail)
-    shown = text
-    if head < tail:
-        shown = f"{text[:head]}\n{_notice(record, head, tail)}\n{text[tail:]}"
+        left_out = gaps(text, record.seq, keep, said.rules, notice)
+    else:
+        left_out = around_imitations(text, record.seq)
     heading = entry_heading(role, record.seq, len(text))
-    return Entry(kind=kind, record=record, shown=f"{heading}\n{shown}")
+    shown = rendered(text, left_out, notice)
+    return Entry(kind=kind, record=record, shown=f"{heading}\n{shown}", worth=said.worth)
+
+
+def rules_of(record: Record) -> tuple[Sentence, ...]:
+    """The rule-like sentences of a user's message."""
+    return _read(record.text).rules
+
+
+_read = lru_cache(maxsize=512)(read)
+"""A message is read again each time it is clipped harder."""
 
 
 def _prose(record: Record) -> Kind:
@@ -94,26 +121,24 @@ def _shortened(essence: str, limit: int) -> str:
         return essence
     if "/" in essence and not any(character.isspace() for character in essence):
         return "…" + essence[cut_at_or_after(essence, len(essence) - limit + 1) :] if limit else ""
-    return essence[: cut_at_or_before(essence, max(0, limit - 1))] + "…" if limit else ""
+    return _head(essence, limit)
 
 
-def _tool(record: Record, config: TranscriptConfig, essence: str) -> Entry:
+def _head(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return text[: cut_at_or_before(text, max(0, limit - 1))] + "…" if limit else ""
+
+
+def _tool(record: Record, config: TranscriptConfig, essence: str, failure: str) -> Entry:
     pointer = Pointer(sources=(_label(record.session, record.layer),), seq=record.seq)
     did = _shortened(essence, config.tool_essence)
+    if failure and config.tool_essence:
+        said = f"failed: {_head(failure, config.tool_essence)}"
+        did = f"{did} ({said})" if did else said
     line = tool_line(record.name or "tool", record.seq, len(record.text), did, pointer)
-    return Entry(kind="tool", record=record, shown=line)
-
-
-def _around_imitation(record: Record, head: int, tail: int) -> tuple[int, int]:
-    """Bounds of the elided part that leave no line which a reader by count would take for ours."""
-    text = record.text
-    # What is shown is followed by a line break, which may be the one an imitation lacks. Cutting
-    # before one imitation may complete another, so this repeats; the head shrinks each time.
-    while fake := own_notice(f"{text[:head]}\n", 0, record.seq, len(text)):
-        start = cut_at_or_before(text, fake.start())
-        end = cut_at_or_after(text, fake.end())
-        head, tail = start, (max(tail, end) if head < tail else end)
-    return head, tail
+    item = tool_item(record.name or "tool", record.seq, did)
+    return Entry(kind="tool", record=record, shown=line, item=item)
 
 
 def _notice(record: Record, head: int, tail: int) -> str:
@@ -133,12 +158,41 @@ def run_line(run: Sequence[Record], *, what: str = "entries") -> str:
         run: records of one session with ascending seqs and nothing archived between them.
         what: how the line calls them.
     """
-    told = [record for record in run if record.text or record.images]
+    told = _told(run)
     layers = [layer for layer in LAYERS if any(record.layer == layer for record in told)]
-    first, last = told[0].seq, told[-1].seq
-    pointer = Pointer(
-        sources=tuple(_label(told[0].session, layer) for layer in layers),
-        after_seq=first - 1,
-        before_seq=last + 1,
+    # Nothing else lies between them: naming all the layers is naming the session.
+    sources = (
+        (_label(told[0].session, None),)
+        if len(layers) == len(LAYERS)
+        else tuple(_label(told[0].session, layer) for layer in layers)
     )
-    return run_notice(pointer, len(told), first, last, what=what)
+    pointer = _between(told, sources)
+    return run_notice(pointer, len(told), told[0].seq, told[-1].seq, what=what)
+
+
+def folded_line(run: Sequence[Record], tools: Sequence[Entry]) -> str:
+    """The line that stands for a run of which the results of tools are named.
+
+    Args:
+        run: records of one session with ascending seqs and nothing archived between them.
+        tools: the entries among them that are named, at least one.
+    """
+    told = _told(run)
+    layers = {record.layer for record in told}
+    label = _label(told[0].session, told[0].layer if len(layers) == 1 else None)
+    items: list[str] = []
+    before = ""
+    for entry in tools:
+        name = entry.item.partition(" ")[0]
+        items.append(entry.item.removeprefix(f"{name} ") if name == before else entry.item)
+        before = name
+    pointer = _between(told, (label,))
+    return fold_line(items, len(told), told[0].seq, told[-1].seq, pointer)
+
+
+def _told(run: Sequence[Record]) -> list[Record]:
+    return [record for record in run if record.text or record.images]
+
+
+def _between(told: Sequence[Record], sources: tuple[str, ...]) -> Pointer:
+    return Pointer(sources=sources, after_seq=told[0].seq - 1, before_seq=told[-1].seq + 1)

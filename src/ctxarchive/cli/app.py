@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ctxarchive.cli.output import note
+from ctxarchive.cli.output import abandon, note
 from ctxarchive.errors import CtxArchiveError
 
 COMMANDS = {
@@ -22,15 +22,20 @@ COMMANDS = {
     "search": "Search an archive.",
     "show": "Print one archived record, exactly.",
     "sessions": "List an archive's sessions.",
+    "pin": "Keep a message of the user in view.",
+    "unpin": "Take the pin off a message.",
+    "supersede": "Take a message of the user out of view.",
     "stats": "Say how large an archive is.",
     "verify": "Check an archive, and a log against it.",
     "rebuild": "Make an archive's search index anew.",
     "tune": "Try settings on logs, and recommend one.",
+    "report": "Show a session's life as one HTML file.",
 }
 """Name and one-line help of every command."""
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes. ``FAILED``: nothing found, verification failed, or some of several inputs failed."""
+"""Exit codes. ``FAILED``: nothing found, verification failed, some of several inputs failed, or the
+output could not be written."""
 
 TRACEBACK = "CTXARCHIVE_TRACEBACK"
 """Environment variable that lets an unexpected error show where it was raised."""
@@ -98,9 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = None if arguments is None else list(arguments)
     try:
         code = app.main(given, prog_name="ctxarchive", standalone_mode=False)
+        _finish_output()
     except click.UsageError as error:
-        path = "ctxarchive" if error.ctx is None else error.ctx.command_path
-        note(f"{error.format_message().rstrip('.')}; see {path} --help")
+        note(_usage(error))
         return BAD_INPUT
     except click.ClickException as error:
         note(error.format_message())
@@ -112,8 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note(str(error) or type(error).__name__)
         return BAD_INPUT
     except OSError as error:
-        note(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        return BAD_INPUT
+        return _refused(error)
     except Exception as error:  # one line, whatever it is
         if os.environ.get(TRACEBACK):
             raise
@@ -123,3 +127,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return FAILED
     return code if isinstance(code, int) else DONE
+
+
+def _finish_output() -> None:
+    """Write what stdout still holds, while a failure can be told."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.flush()
+
+
+def _usage(error: click.UsageError) -> str:
+    """What is wrong with a command line, and where to read what is right."""
+    path = "ctxarchive" if error.ctx is None else error.ctx.command_path
+    told = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        told += "; an argument that begins with - goes behind --"
+    return f"{told}; see {path} --help"
+
+
+def _refused(error: OSError) -> int:
+    """Tell what the file system refused; an error without a file's name is of the output."""
+    if error.filename:
+        note(f"{error.filename}: {error.strerror}")
+        return BAD_INPUT
+    if not isinstance(error, BrokenPipeError):  # a reader that has enough is told nothing
+        note(f"the output cannot be written: {error.strerror or error}")
+    abandon(sys.stdout)
+    return FAILED

@@ -10,7 +10,6 @@ import click
 from ctxarchive.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ctxarchive.config.settings import Settings
     from ctxarchive.replay.run import SummarizerName, When
 
 
@@ -42,12 +41,18 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--backend",
-    type=click.Choice(["archive", "basic"]),
-    help="Keep and point to what disappears, or only summarize. Default: the config's.",
+    metavar="NAME",
+    help="archive keeps and points to what disappears, basic only summarizes; or the name of an "
+    "installed one. Default: the config's.",
+)
+@click.option(
+    "--session-id",
+    metavar="ID",
+    help="The session's id, instead of the log's own; for one LOG only.",
 )
 @click.option(
     "--window",
-    type=click.IntRange(min=1_000),
+    type=click.IntRange(min=1_000, max=1_000_000_000),
     help="Context window in tokens. Default: the log's own model's, else 200,000.",
 )
 @click.option(
@@ -55,7 +60,11 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     help="Bound of all that is added to the summary, in characters. Default: the config's.",
 )
-@click.option("--config", type=click.Path(path_type=Path), help="A ctxarchive.toml.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A settings file. Default: ctxarchive.toml in the working folder, if it is there.",
+)
 @click.option(
     "--set",
     "assignments",
@@ -76,6 +85,7 @@ def command(
     at: When,
     summarizer: SummarizerName,
     backend: str | None,
+    session_id: str | None,
     window: int | None,
     max_addition_chars: int | None,
     config: Path | None,
@@ -84,49 +94,70 @@ def command(
     as_json: bool,
 ) -> int:
     """Replay and compact logs."""
-    if summarizer == "recorded" and at != "recorded":
-        raise ConfigError(
-            "--summarizer recorded: only with --at recorded; add it, or leave --summarizer out"
-        )
+    refuse_contradiction(at, summarizer)
+    if session_id is not None and (len(logs) > 1 or not session_id.strip()):
+        raise ConfigError("--session-id: takes one LOG and an id that is not blank")
     from ctxarchive.cli.archives import default_archive
+    from ctxarchive.cli.output import note
     from ctxarchive.cli.replaying import Replaying
-    from ctxarchive.config.settings import load_settings
+    from ctxarchive.config.layers import file_here, resolve_settings
+    from ctxarchive.config.mounting import OURS
     from ctxarchive.replay.run import ReplaySettings
 
     given = list(assignments)
-    if backend is not None:
-        given.append(f"backend={backend}")
     if max_addition_chars is not None:
         given.append(f"transcript.max_addition_chars={max_addition_chars}")
-    settings = override(load_settings(config), given)
+    arguments = settings_given(given)
+    if backend is not None:
+        arguments["backend"] = backend
+    settings = resolve_settings(arguments, file=config, where="command line")
+    if archive is not None and settings.backend not in OURS:
+        # Another package's backend opens what it files into by itself.
+        settings = settings.model_copy(update={"archive": archive})
+    if config is None and (here := file_here()) is not None:
+        note(f"settings: {here}")
     job = Replaying(
         settings=ReplaySettings(at=at, summarizer=summarizer, window=window, settings=settings),
-        archive=None if settings.backend == "basic" else archive or default_archive(),
+        archive=archive or default_archive() if settings.backend == "archive" else None,
         named=archive is not None,
+        session_id=session_id,
         out=out,
         as_json=as_json,
     )
     return job.run(logs)
 
 
-def override(settings: Settings, assignments: list[str]) -> Settings:
-    """The file's settings with what the command line says on top."""
-    from ctxarchive.config.settings import parse_settings
+def refuse_contradiction(at: When, summarizer: SummarizerName) -> None:
+    """A log's own summaries are of its own compactions only.
 
-    values = settings.model_dump()
+    Raises:
+        ConfigError: for them at any other place.
+    """
+    if summarizer == "recorded" and at != "recorded":
+        raise ConfigError(
+            "--summarizer recorded: only with --at recorded; add it, or leave --summarizer out"
+        )
+
+
+def settings_given(assignments: list[str]) -> dict[str, Any]:
+    """What the command line says, nested as in the file."""
+    from ctxarchive.config.settings import is_known, is_section
+
+    values: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not (key and equals):
             raise ConfigError(f"--set {assignment!r}: write it as KEY=VALUE")
         place = values
         *sections, last = key.strip().split(".")
-        for section in sections:
+        for depth, section in enumerate(sections, 1):
+            at = tuple(sections[:depth])
             inner = place.setdefault(section, {})
-            if not isinstance(inner, dict):
+            if not isinstance(inner, dict) or (is_known(at) and not is_section(at)):
                 raise ConfigError(f"--set {assignment!r}: {section} is no section")
             place = inner
         place[last] = toml_value(text.strip())
-    return parse_settings(values, where="command line")
+    return values
 
 
 def toml_value(text: str) -> Any:

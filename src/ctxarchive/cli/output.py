@@ -6,10 +6,11 @@ move a terminal's cursor, nor make two lines of one.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import IO, Any
 
 import click
 
@@ -43,8 +44,21 @@ def line(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """One line for the person, on stderr."""
-    click.echo(f"ctxarchive: {' '.join(plain(text).split())}", err=True)
+    """One line for the person, on stderr; where that cannot be written, nobody can be told."""
+    try:
+        click.echo(f"ctxarchive: {' '.join(plain(text).split())}", err=True)
+    except OSError:
+        abandon(sys.stderr)
+
+
+def abandon(stream: IO[str]) -> None:
+    """Let what a stream still holds go nowhere: at exit it would be tried again, and fail again."""
+    with suppress(OSError, ValueError):  # a stream without a file has nothing to be tried
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, stream.fileno())
+        finally:
+            os.close(nowhere)
 
 
 def plain(text: str) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from ctxarchive.cli.archives import open_for_writing
 from ctxarchive.cli.output import Advance, echo_json, line, note, progress, table
 from ctxarchive.errors import ConfigError, CtxArchiveError, KnowledgeError, SessionError
 from ctxarchive.importers.read import read_log
-from ctxarchive.knowledge.records import LAYERS
+from ctxarchive.knowledge.records import LAYERS, TAKEN
 from ctxarchive.replay.run import Replay, Replayer, ReplaySettings, replay_json
 from ctxarchive.session.events import ArchiveFailed
 from ctxarchive.session.jsonl import write_session
@@ -43,6 +43,8 @@ class Replaying:
     """Where spans are filed; ``None`` where they are not."""
     named: bool
     """Whether the user named the archive; another is told."""
+    session_id: str | None
+    """The only log's id, in the place of what the log says."""
     out: Path | None
     """Folder of checkpoints and sessions; ``None`` where nothing is written."""
     as_json: bool
@@ -62,7 +64,7 @@ class Replaying:
         with ExitStack() as closing:
             for path in logs:
                 try:
-                    log = read_log(path)
+                    log = self._read(path)
                 except CtxArchiveError as error:
                     failed = _told(error, path, only=only)
                     continue
@@ -73,9 +75,14 @@ class Replaying:
                 except CtxArchiveError as error:
                     failed = _told(error, path, only=only)
                     continue
-                failed |= _unfiled(replay)
+                failed |= unfiled(replay)
+                self._tell_stand_ins(replay)
                 self._show(replay)
         return FAILED if failed else DONE
+
+    def _read(self, path: Path) -> ImportedLog:
+        log = read_log(path)
+        return log if self.session_id is None else replace(log, session_id=self.session_id)
 
     def _open(self, closing: ExitStack) -> KnowledgeBase | None:
         """Make and open what is written to, before any work is done."""
@@ -89,9 +96,11 @@ class Replaying:
         return knowledge
 
     def _replay(self, log: ImportedLog, knowledge: KnowledgeBase | None) -> Replay:
-        replayer = Replayer(log, self.settings, knowledge)
-        with progress(log.path.name, len(log.items)) as advance:
-            replay = anyio.run(replayer.run, _interruptible(advance))
+        with (
+            Replayer(log, self.settings, knowledge) as replayer,
+            progress(log.path.name, len(log.items)) as advance,
+        ):
+            replay = anyio.run(replayer.run, interruptible(advance))
         if knowledge is not None:
             # Also where nothing had to be filed: the archive then knows that it is nothing.
             header = replay.session.header
@@ -109,6 +118,17 @@ class Replaying:
         if self.out is not None:
             _write(self.out, replay)
         return replay
+
+    def _tell_stand_ins(self, replay: Replay) -> None:
+        """Say on stderr, too, where the log's own summary was asked for and another stands."""
+        if self.settings.summarizer != "recorded":
+            return
+        for index, made in enumerate(replay.compactions):
+            if made.summarizer != "recorded":
+                note(
+                    f"{replay.log.path}: compaction {index}: the log holds no summary; the "
+                    f"{made.summarizer} summarizer wrote one instead"
+                )
 
     def _show(self, replay: Replay) -> None:
         if self.as_json:
@@ -128,18 +148,23 @@ def _told(error: CtxArchiveError, path: Path, *, only: bool) -> bool:
     return True
 
 
-def _unfiled(replay: Replay) -> bool:
+def unfiled(replay: Replay) -> bool:
     """Whether a span of this replay is not in the archive; says so."""
     failures = [event for event in replay.session.events if isinstance(event, ArchiveFailed)]
     for event in failures:
         note(
             f"{replay.log.path}: a checkpoint is the plain summary, without its archive "
-            f"({event.data.stage}): {event.data.error}"
+            f"({event.data.stage}): {event.data.error}{_way_out(event.data.error)}"
         )
     return bool(failures)
 
 
-def _interruptible(advance: Advance | None) -> Advance:
+def _way_out(error: str) -> str:
+    """How two logs that claim one session id come into one archive."""
+    return " (give this log an id of its own: --session-id)" if TAKEN in error else ""
+
+
+def interruptible(advance: Advance | None) -> Advance:
     """Progress that ends the replay between two events after Ctrl-C.
 
     asyncio turns the first Ctrl-C into a cancellation, which a replay that awaits nothing for a

@@ -9,12 +9,15 @@ import click
 
 from ctxarchive.cli.app import DONE, FAILED
 from ctxarchive.cli.archives import open_existing
+from ctxarchive.cli.marking import mark_json
 from ctxarchive.cli.output import echo_json, line
 from ctxarchive.errors import KnowledgeError
 
 if TYPE_CHECKING:
-    from ctxarchive.knowledge.records import SourceRef
+    from ctxarchive.knowledge.records import Mark, SourceRef
     from ctxarchive.knowledge.store import Hit, KnowledgeBase, SearchAnswer
+
+    Marks = dict[tuple[str, int], Mark]
 
 
 @click.command("search", help="Search ARCHIVE for each QUERY.")
@@ -60,11 +63,16 @@ def command(
             knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
             for query in queries
         ]
+        marks = {
+            (session, seq): mark
+            for session in {hit.session for answer in answers for hit in answer.hits}
+            for seq, mark in knowledge.marks(session).items()
+        }
     if as_json:
-        echo_json({"queries": [_answer_json(answer) for answer in answers]})
+        echo_json({"queries": [_answer_json(answer, marks) for answer in answers]})
     else:
         for answer in answers:
-            _print(answer)
+            _print(answer, marks)
     return DONE if any(answer.hits for answer in answers) else FAILED
 
 
@@ -102,15 +110,15 @@ def _sources(
     return found or (SourceRef(session=session or ""),)
 
 
-def _answer_json(answer: SearchAnswer) -> dict[str, Any]:
+def _answer_json(answer: SearchAnswer, marks: Marks) -> dict[str, Any]:
     return {
         "query": answer.query,
         "tier": answer.tier,
-        "hits": [_hit_json(hit) for hit in answer.hits],
+        "hits": [_hit_json(hit, marks) for hit in answer.hits],
     }
 
 
-def _hit_json(hit: Hit) -> dict[str, Any]:
+def _hit_json(hit: Hit, marks: Marks) -> dict[str, Any]:
     from ctxarchive.knowledge.records import source_label
 
     return {
@@ -126,15 +134,18 @@ def _hit_json(hit: Hit) -> dict[str, Any]:
         "kind": hit.kind,
         "time": hit.time,
         "offset": hit.offset,
+        "mark": mark_json(marks.get((hit.session, hit.seq))),
     }
 
 
-def _print(answer: SearchAnswer) -> None:
+def _print(answer: SearchAnswer, marks: Marks) -> None:
     from ctxarchive.knowledge.records import source_label
 
     line(f"{answer.query!r}: {len(answer.hits)} hits ({answer.tier})")
     for hit in answer.hits:
         who = f"{hit.role} {hit.name}" if hit.name else hit.role
         label = source_label(hit.session, hit.layer)
-        line(f"  {label} seq {hit.seq}  {who}, {hit.chars} chars")
+        mark = marks.get((hit.session, hit.seq))
+        told = "" if mark is None else f" ({mark.told()})"
+        line(f"  {label} seq {hit.seq}  {who}{told}, {hit.chars} chars")
         line(f"    {hit.snippet}")

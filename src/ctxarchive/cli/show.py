@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ctxarchive.cli.archives import open_existing
-from ctxarchive.cli.output import echo_json, write
+from ctxarchive.cli.marking import mark_json
+from ctxarchive.cli.output import echo_json, note, write
 from ctxarchive.errors import ConfigError, KnowledgeError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def command(
             record = knowledge.get(session, seq)
         if record is None:
             raise KnowledgeError("missing", f"{archive}: {_absence(knowledge, session, seq)}")
+        mark = knowledge.marks(session).get(seq)
     start = min(offset or 0, len(record.text))
     text = record.text[start:] if length is None else record.text[start : start + length]
     if as_json:
@@ -71,9 +73,12 @@ def command(
                 "role": record.role,
                 "name": record.name,
                 "time": record.time,
+                "mark": mark_json(mark),
             }
         )
     else:
+        if mark is not None:
+            note(f"seq {seq} is {mark.told()}")
         write(record.event if raw else text)
 
 

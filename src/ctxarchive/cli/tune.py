@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--window",
-    type=click.IntRange(min=1_000),
+    type=click.IntRange(min=1_000, max=1_000_000_000),
     help="Context window in tokens, for pressure. Default: the log's own model's, else 200,000.",
 )
 @click.option(
-    "--config", type=click.Path(path_type=Path), help="A ctxarchive.toml: the current one."
+    "--config",
+    type=click.Path(path_type=Path),
+    help="The current settings file. Default: ctxarchive.toml in the working folder, if it is there.",
 )
 @click.option(
     "--set",
@@ -123,14 +125,19 @@ def command(
         raise ConfigError("--only-curve: measures no sweep; leave --sweep out")
     if folds is not None and not fit:
         raise ConfigError("--cross-validate: only with --fit; add it, or leave this out")
-    from ctxarchive.cli.compact import override
+    from ctxarchive.cli.compact import settings_given
     from ctxarchive.cli.curve import require_plotting
+    from ctxarchive.cli.output import note
     from ctxarchive.cli.tuning import Tuning
-    from ctxarchive.config.settings import load_settings
+    from ctxarchive.config.layers import file_here, resolve_settings
     from ctxarchive.config.writing import refuse_existing
     from ctxarchive.replay.scenes import Occasion
 
-    settings = override(load_settings(config), list(assignments))
+    settings = resolve_settings(
+        settings_given(list(assignments)), file=config, where="command line"
+    )
+    if config is None and (here := file_here()) is not None:
+        note(f"settings: {here}")
     require_plotting(plots)
     if target is not None:
         refuse_existing(target, force=force)

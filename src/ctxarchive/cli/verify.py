@@ -10,7 +10,7 @@ import click
 from ctxarchive.cli.app import DONE, FAILED
 from ctxarchive.cli.archives import open_existing
 from ctxarchive.cli.output import echo_json, line
-from ctxarchive.errors import KnowledgeError
+from ctxarchive.errors import ConfigError, KnowledgeError
 
 if TYPE_CHECKING:
     from ctxarchive.knowledge.store import Finding
@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="A session as compact --out wrote it, or the log it was made from.",
 )
+@click.option(
+    "--session-id", metavar="ID", help="The id that LOG was compacted under, if not its own."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def command(archive: Path, log: Path | None, as_json: bool) -> int:
+def command(archive: Path, log: Path | None, session_id: str | None, as_json: bool) -> int:
     """Check an archive."""
+    if session_id is not None and log is None:
+        raise ConfigError("--session-id: only with --log")
     from ctxarchive.replay.check import check_log
 
     with open_existing(archive) as knowledge:
@@ -33,7 +38,7 @@ def command(archive: Path, log: Path | None, as_json: bool) -> int:
         compared, records = 0, None
         try:
             if log is not None:
-                report = check_log(knowledge, log)
+                report = check_log(knowledge, log, session_id=session_id)
                 findings += report.findings
                 compared = report.compared
             records = knowledge.stats().records

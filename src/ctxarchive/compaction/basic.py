@@ -5,6 +5,7 @@ A subclass gets one hook, :meth:`BasicCompactionEngine.summarize`, on every path
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ from ctxarchive.errors import (
 from ctxarchive.metering.meter import Measurement, TokenMeter
 from ctxarchive.session.log import Session
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
@@ -73,7 +76,7 @@ class BasicCompactionEngine(CompactionEngine):
         summarizer: who writes summaries; the deterministic one by default.
         policy: when and how far.
         meter: prices everything; hosts that measure themselves pass their own.
-        observer: told of each stage.
+        observer: told of each stage; what it raises changes nothing.
         pruner: shortens oversized tool results before anything is summarized; none by default.
         summary_error_hooks: asked, in order, after a failed summary.
         capacity: asked once a target whose capacity neither agent nor log says.
@@ -95,6 +98,7 @@ class BasicCompactionEngine(CompactionEngine):
         self._fallback = ExtractiveSummarizer(self.meter)
         self._summarizer: Summarizer = summarizer or self._fallback
         self._observer = observer
+        self._warned_of_observer = False
         self._pruner = pruner
         self._hooks = tuple(summary_error_hooks)
         self._targets = Targets(self.policy, capacity)
@@ -178,17 +182,27 @@ class BasicCompactionEngine(CompactionEngine):
         final: bool = False,
     ) -> None:
         """Tell the observer of a stage that began at ``started`` (``time.perf_counter``)."""
-        if self._observer is not None:
-            self._observer(
-                StageReport(
-                    compaction_id=compaction_id,
-                    stage=stage,
-                    seconds=time.perf_counter() - started,
-                    numbers=numbers or {},
-                    error=None if error is None else error_text(error),
-                    final=final,
+        if self._observer is None:
+            return
+        told = StageReport(
+            compaction_id=compaction_id,
+            stage=stage,
+            seconds=time.perf_counter() - started,
+            numbers=numbers or {},
+            error=None if error is None else error_text(error),
+            final=final,
+        )
+        try:
+            self._observer(told)
+        except Exception as failed:  # noqa: BLE001 - who watches must not change the outcome
+            if not self._warned_of_observer:
+                _LOG.warning(
+                    "the observer of compactions failed at %r, which changes nothing: %s: %s",
+                    stage,
+                    type(failed).__name__,
+                    error_text(failed),
                 )
-            )
+            self._warned_of_observer = True
 
     async def _relieve_pressure(
         self, agent: CompactionAgent, budget: Budget

@@ -92,7 +92,7 @@ class StageReport:
 
 
 Observer = Callable[[StageReport], None]
-"""Told of each stage; must not raise."""
+"""Told of each stage. It changes nothing: what it raises is warned of once and goes no further."""
 
 
 class CompactionEngine(ABC):

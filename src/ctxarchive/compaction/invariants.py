@@ -21,6 +21,9 @@ from ctxarchive.session.events import (
 )
 from ctxarchive.session.messages import CheckpointSource
 
+_REPAIR = {"tool/result", "step/end", "turn/end"}
+"""What closing an interrupted log appends."""
+
 Rule = Literal[
     "id",
     "owner",
@@ -74,10 +77,17 @@ def check_compactions(events: Sequence[Event]) -> list[Finding]:
     between turns), turn boundaries (none crosses a live bracket; one that a later
     ``session/end-seed`` proves stale is excepted), one summary a compaction, shadowed ranges and
     counts, that success has a summary and a checkpoint, that a checkpoint belongs to its open
-    compaction, and that every replacement directly follows the event that prices it.
+    compaction, that every replacement directly follows the event that prices it, and that a
+    ``compaction/prune`` is directly followed by its replacement. A crash may part these two: the
+    last event of a log, or of a seed with what its repair closed, is excepted.
     """
     trace = _Trace(stale=_stale_starts(events))
+    cut_off = _cut_off_prunes(events)
     for event in events:
+        price = trace.before
+        replaced = isinstance(event.surface_op, Replace) or event.seq - 1 in cut_off
+        if isinstance(price, CompactionPrune) and not replaced:
+            trace.fail(price, "metering", f"no replacement directly behind it, but {event.type}")
         _look(trace, event)
         trace.before = event
     return trace.found
@@ -110,6 +120,21 @@ def _stale_starts(events: Iterable[Event]) -> frozenset[int]:
                 stale.add(open_seq)
             open_seq = None
     return frozenset(stale)
+
+
+def _cut_off_prunes(events: Sequence[Event]) -> frozenset[int]:
+    """Prices that were the last thing a process wrote: behind them is the repair, and a seed's end."""
+    cut: set[int] = set()
+    last: int | None = None
+    for event in events:
+        if isinstance(event, CompactionPrune):
+            last = event.seq
+        elif isinstance(event, EndSeed):
+            cut.update(() if last is None else (last,))
+            last = None
+        elif isinstance(event.surface_op, Replace) or event.type not in _REPAIR:
+            last = None
+    return frozenset(cut)
 
 
 def _look(trace: _Trace, event: Event) -> None:

@@ -105,6 +105,7 @@ class CompactionPolicy(BaseModel):
         """
         threshold_ratio, retain_ratio = self.threshold_ratio, self.retain_ratio
         retain_tokens, max_tokens = self.retain_tokens, self.max_tokens
+        section = "compaction"
         for override in self.model_policies:
             if (override.provider, override.model) == (provider, model):
                 threshold_ratio = override.threshold_ratio or threshold_ratio
@@ -112,15 +113,24 @@ class CompactionPolicy(BaseModel):
                     retain_ratio, retain_tokens = override.retain_ratio, None
                 if override.retain_tokens is not None:
                     retain_tokens = override.retain_tokens
+                if override.retain_ratio is not None or override.retain_tokens is not None:
+                    section = "compaction.model_policies"
                 max_tokens = override.max_tokens or max_tokens
         threshold = int(window * threshold_ratio)
         retain = int(window * retain_ratio) if retain_tokens is None else retain_tokens
         if retain >= threshold:
+            key = "retain_ratio" if retain_tokens is None else "retain_tokens"
             raise ConfigError(
-                f"retained tail of {retain} tokens is not below the threshold of {threshold} "
-                f"tokens for {provider}/{model} ({window} tokens)"
+                f"{section}.{key}: retained tail of {retain} tokens is not below the threshold of "
+                f"{threshold} tokens (threshold_ratio {threshold_ratio:g} of the window of "
+                f"{window} tokens of {target_name(provider, model)}); lower {key}"
             )
         return Budget(window=window, threshold=threshold, retain=retain, max_tokens=max_tokens)
+
+
+def target_name(provider: str, model: str) -> str:
+    """What to call a target in a message; either part may be blank, where routing names none."""
+    return "/".join(part for part in (provider, model) if part) or "the default model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

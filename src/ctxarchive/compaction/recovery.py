@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ctxarchive.compaction.span import Span, span_at
-from ctxarchive.compaction.transaction import Transaction
+from ctxarchive.compaction.transaction import Transaction, error_text
 from ctxarchive.errors import CompactionError
 from ctxarchive.session.log import Session
 from ctxarchive.session.pairing import balanced_cut
@@ -30,7 +30,10 @@ class SummaryFailure:
 
 
 SummaryErrorHook = Callable[[SummaryFailure], bool]
-"""Returns whether it changed the selected input durably; ``False`` leaves it to the next hook."""
+"""Returns whether it changed the selected input durably; ``False`` leaves it to the next hook.
+
+What it raises fails the compaction; the surface stays as the hook left it.
+"""
 
 
 def recovered(
@@ -47,7 +50,8 @@ def recovered(
         The transaction around the span as it is now, or ``None`` where no hook made progress.
 
     Raises:
-        CompactionError: ``changed``, when the selection is not what it was, before or after.
+        CompactionError: ``changed``, when the selection is not what it was, before or after;
+            ``summary``, caused by what a hook raised.
     """
     transaction.revalidate()
     session, span = transaction.session, transaction.span
@@ -55,8 +59,14 @@ def recovered(
     failure = SummaryFailure(session=session, source_event_seqs=span.seqs, error=error)
     for hook in hooks:
         generation = session.surface.replace_generation
+        try:
+            helped = hook(failure)
+        except Exception as raised:
+            raise CompactionError(
+                "summary", f"{error_text(error)}; a recovery hook failed: {error_text(raised)}"
+            ) from raised
         # A hook that claims progress and replaced nothing would be asked for ever.
-        if hook(failure) and session.surface.replace_generation > generation:
+        if helped and session.surface.replace_generation > generation:
             return replace(transaction, span=_again(transaction, behind))
     return None
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ctxarchive.compaction.engine import Trigger
-from ctxarchive.errors import SummaryError
+from ctxarchive.errors import ModelError, SummaryError
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import (
     ContentBlock,
     ImageBlock,
     Message,
+    Source,
     TextBlock,
     ToolCallBlock,
     text_block,
@@ -100,6 +101,21 @@ class ModelAnswer:
     provider: str = ""
     model: str = ""
     usage: dict[str, Any] | None = field(default=None)
+
+    def message(self) -> Message:
+        """The answer as a conversation keeps it, without text that says nothing.
+
+        Raises:
+            ModelError: ``invalid``, for an answer no request could carry on from.
+        """
+        said = [b for b in self.content if not isinstance(b, TextBlock) or b.text.strip()]
+        if not any(isinstance(block, TextBlock | ToolCallBlock) for block in said):
+            raise ModelError("invalid", f"the model answered nothing (stop reason {self.stop!r})")
+        calls = [block.id for block in said if isinstance(block, ToolCallBlock)]
+        if len(set(calls)) < len(calls):
+            raise ModelError("invalid", "the model gave one id to several calls")
+        source = {"kind": "model", "provider": self.provider, "model": self.model}
+        return Message(role="assistant", content=tuple(said), source=Source.model_validate(source))
 
 
 class Model(Protocol):

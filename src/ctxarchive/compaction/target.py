@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol, runtime_checkable
 
 from ctxarchive.compaction.engine import CompactionAgent
-from ctxarchive.compaction.policy import Budget, CompactionPolicy
+from ctxarchive.compaction.policy import Budget, CompactionPolicy, target_name
 from ctxarchive.errors import CompactionError, ConfigError
 from ctxarchive.metering.meter import Measurement
 from ctxarchive.session.events import RequestContext
@@ -18,6 +19,42 @@ _LOG = logging.getLogger(__name__)
 
 CapacitySource = Callable[[str, str], Awaitable[int | None]]
 """Says how many tokens a provider's model can hold; ``None`` where it does not know."""
+
+
+@runtime_checkable
+class CapacityModel(Protocol):
+    """A model that knows what it can hold."""
+
+    async def capacity(self, provider: str, model: str) -> int | None:
+        """Tokens ``model`` can hold; ``None`` where that is not known."""
+
+
+class Capacities:
+    """What each target can hold, asked once.
+
+    Args:
+        source: who is asked; ``None`` knows of no target.
+    """
+
+    def __init__(self, source: CapacitySource | None) -> None:
+        self._source = source
+        self._known: dict[tuple[str, str], int | None] = {}
+
+    def known(self, provider: str, model: str) -> int | None:
+        """What was answered, in tokens; ``None`` for a target nobody asked of or knows."""
+        return self._known.get((provider, model))
+
+    async def ask(self, provider: str, model: str) -> int | None:
+        """The capacity in tokens; ``None`` where it is not to be had."""
+        if self._source is not None and (provider, model) not in self._known:
+            window = None
+            try:
+                window = await self._source(provider, model)
+            except Exception as error:  # noqa: BLE001 - a failing endpoint leaves it unknown
+                name = target_name(provider, model)
+                _LOG.warning("the capacity of %s was not to be had: %s", name, error)
+            self._known[provider, model] = window
+        return self.known(provider, model)
 
 
 class Targets:
@@ -30,8 +67,7 @@ class Targets:
 
     def __init__(self, policy: CompactionPolicy, capacity: CapacitySource | None = None) -> None:
         self._policy = policy
-        self._ask = capacity
-        self._capacities: dict[tuple[str, str], int | None] = {}
+        self._capacities = Capacities(capacity)
         self._told: set[tuple[str, ...]] = set()
 
     async def budget(self, agent: CompactionAgent) -> Budget | None:
@@ -41,16 +77,14 @@ class Targets:
             ConfigError: once a target, when the policy contradicts itself for its capacity.
         """
         name = (agent.options.provider, agent.options.model)
-        if self._window(agent) is None and self._ask is not None and name not in self._capacities:
-            try:
-                self._capacities[name] = await self._ask(*name)
-            except Exception as error:  # noqa: BLE001 - a failing endpoint leaves it unknown
-                _LOG.warning("the capacity of %s/%s was not to be had: %s", *name, error)
-                self._capacities[name] = None
         window = self._window(agent)
         if window is None:
+            window = await self._capacities.ask(*name)
+        if window is None:
             if self._first_time("capacity", *name):
-                _LOG.warning("no compaction on pressure: the capacity of %s/%s is unknown", *name)
+                _LOG.warning(
+                    "no compaction on pressure: the capacity of %s is unknown", target_name(*name)
+                )
             return None
         try:
             return self._policy.resolve(*name, window)
@@ -97,7 +131,7 @@ class Targets:
             unnamed = not options.model or not event.data.model
             if unnamed or target == (event.data.provider, event.data.model):
                 return event.data.context_window
-        return self._capacities.get((options.provider, options.model))
+        return self._capacities.known(options.provider, options.model)
 
     def _first_time(self, *what: str) -> bool:
         first = what not in self._told

@@ -241,7 +241,7 @@ def error_text(error: BaseException) -> str:
     """An error in one line for the log; a cancellation by that name, for its text names a scope."""
     if isinstance(error, get_cancelled_exc_class()):
         return "cancelled"
-    return str(error) or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _bracket(kind: type[T], compaction_id: str, command_id: str | None, **fields: object) -> T:

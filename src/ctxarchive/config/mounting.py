@@ -5,21 +5,20 @@ Opens what the backend needs and closes it again; knows no agent beyond the tool
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
-from ctxarchive.agent.toolbox import Tool
 from ctxarchive.archive.engine import ArchiveCompactionEngine
 from ctxarchive.archive.opening import open_archive
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.engine import CompactionEngine, Observer
 from ctxarchive.compaction.pruner import ToolResultPruner
 from ctxarchive.compaction.recovery import SummaryErrorHook
-from ctxarchive.compaction.summarizer import Model, ModelSummarizer
+from ctxarchive.compaction.summarizer import Model, ModelSummarizer, Summarizer
 from ctxarchive.compaction.target import CapacitySource
 from ctxarchive.config.settings import BACKENDS, Settings, backend_names
 from ctxarchive.errors import ConfigError
@@ -27,6 +26,7 @@ from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.metering.tokenizers import estimator
 from ctxarchive.tools.ctx_search import CtxSearchTool
+from ctxarchive.tools.toolbox import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,16 @@ class Request:
     """Told of each stage of each compaction."""
     summary_error_hooks: Sequence[SummaryErrorHook] = ()
     capacity: CapacitySource | None = None
+    summarizer: Summarizer | None = None
+    """Writes summaries instead of the model."""
+    meter: TokenMeter | None = None
+    """Prices everything; one with the settings' estimator where there is none."""
 
     def engine_options(self) -> dict[str, Any]:
         """The arguments that every engine of ours takes."""
         policy = self.settings.compaction
-        summarizer = None
-        if self.model is not None:
+        summarizer = self.summarizer
+        if summarizer is None and self.model is not None:
             route = None
             if policy.summarization_provider and policy.summarization_model:
                 route = (policy.summarization_provider, policy.summarization_model)
@@ -54,7 +58,7 @@ class Request:
         return {
             "summarizer": summarizer,
             "policy": policy,
-            "meter": TokenMeter(estimator(self.settings.estimator)),
+            "meter": self.meter or TokenMeter(estimator(self.settings.estimator)),
             "observer": self.observer,
             "pruner": None if prune is None else ToolResultPruner(prune),
             "summary_error_hooks": self.summary_error_hooks,
@@ -135,7 +139,8 @@ def archive(request: Request) -> Mount:
     return Mount(engine=engine, _tools=tools, _opened=opened)
 
 
-_OURS: dict[str, Backend] = {"archive": archive, "basic": basic}
+OURS: Final[Mapping[str, Backend]] = {"archive": archive, "basic": basic}
+"""The backends of this package, by name."""
 
 
 def mount(
@@ -166,12 +171,17 @@ def mount(
         summary_error_hooks=summary_error_hooks,
         capacity=capacity,
     )
-    return _backend(settings.backend)(request)
+    return backend_named(settings.backend)(request)
 
 
-def _backend(name: str) -> Backend:
-    if name in _OURS:
-        return _OURS[name]
+def backend_named(name: str) -> Backend:
+    """What mounts a backend.
+
+    Raises:
+        ConfigError: when nobody registered it, or it cannot be loaded.
+    """
+    if name in OURS:
+        return OURS[name]
     for entry in entry_points(group=BACKENDS):
         if entry.name == name:
             try:

@@ -59,15 +59,27 @@ def load_settings(path: Path | None = None) -> Settings:
     """
     if path is None:
         return Settings()
+    return parse_settings(read_values(path), where=str(path))
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """What a file says, not judged yet.
+
+    Raises:
+        ConfigError: naming the file, when it cannot be read or is not TOML.
+    """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.exists() and not path.is_file():
+            # Not opened: a pipe that nobody writes to would never answer.
+            kind = "a folder" if path.is_dir() else "not a regular file"
+            raise ConfigError(f"{path}: {kind}; name a TOML file")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}; name a TOML file") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
-    return parse_settings(values, where=str(path))
 
 
 def parse_settings(values: dict[str, Any], *, where: str) -> Settings:
@@ -101,16 +113,37 @@ def describe(error: ValidationError, *, where: str) -> str:
     return f"{where}: {key}: {reason}" if key else f"{where}: {reason}"
 
 
-def _known_beside(place: tuple[int | str, ...]) -> str:
-    """What may stand in the section of a key that may not."""
+def section_at(place: tuple[int | str, ...]) -> Any:
+    """What the settings hold at a place: a section's model, or the type of a value."""
     section: Any = Settings
-    for part in place[:-1]:
+    for part in place:
         if isinstance(part, str):
             section = section.model_fields[part].annotation
             if type(None) in get_args(section):
                 (section, *_) = get_args(section)
         else:
             (section, *_) = get_args(section)
+    return section
+
+
+def is_known(place: tuple[int | str, ...]) -> bool:
+    """Whether the settings have such a place at all."""
+    try:
+        section_at(place)
+    except (KeyError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def is_section(place: tuple[int | str, ...]) -> bool:
+    """Whether there are keys below a place."""
+    section = section_at(place) if is_known(place) else None
+    return isinstance(section, type) and issubclass(section, BaseModel)
+
+
+def _known_beside(place: tuple[int | str, ...]) -> str:
+    """What may stand in the section of a key that may not."""
+    section = section_at(place[:-1])
     near = get_close_matches(str(place[-1]), section.model_fields, 1)
     if near:
         return f"did you mean {near[0]}?"

@@ -6,6 +6,7 @@ Decides what is damaged, cut off or empty. May not know what any format means.
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,9 @@ from ctxarchive.session.events import Origin
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SUFFIXES = {"json", "jsonl", "ndjson", "gz", "zst", "zstd"}
+_LARGEST = 1 << 53
+"""No count and no time reaches this: a larger number says nothing."""
+
 _CUT_OFF = "cut the last line off, or wait until the writer has finished"
 
 
@@ -51,9 +55,11 @@ class Record:
         return value if isinstance(value, str) else None
 
     def number(self, *keys: str) -> int | None:
-        """The whole number under a path of keys, ``None`` where there is none."""
+        """The whole number under a path of keys, ``None`` where there is none that can be."""
         value = self.at(*keys)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _LARGEST:
+            return None
+        return value
 
     def time(self, *keys: str) -> int | None:
         """The time under a path of keys in milliseconds, from ISO 8601 or a number."""
@@ -95,7 +101,7 @@ def milliseconds(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return value if 0 <= value < 1 << 53 else None
+        return value if 0 <= value < _LARGEST else None
     if not isinstance(value, str):
         return None
     try:
@@ -213,6 +219,8 @@ def _document(path: Path, data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
+        if (reason := _beyond(error)) is not None:
+            raise LogFormatError("damaged", f"{path}: {reason}; take that value out") from None
         line = getattr(error, "lineno", 1)
         at_end = getattr(error, "pos", 0) >= len(data.rstrip()) - 1 or "Unterminated" in str(error)
         if at_end:
@@ -240,6 +248,8 @@ def _lines(path: Path, data: bytes, *, finished: bool) -> LogFile:
                 document = _whole(data)
                 if document is not None:
                     return LogFile(path=path, document=document)
+            if (reason := _beyond(error)) is not None:
+                raise _damaged(path, number, reason) from None
             if number == len(lines):
                 if not finished:
                     break
@@ -261,6 +271,16 @@ def _whole(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError):
         return None
+
+
+def _beyond(error: Exception) -> str | None:
+    """What of a value is more than can be read; ``None`` for what is no JSON at all."""
+    if isinstance(error, RecursionError):
+        return "not JSON that can be read: nested too deeply"
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return None
+    digits = sys.get_int_max_str_digits()
+    return f"not JSON that can be read: a whole number of more than {digits} digits"
 
 
 def _damaged(path: Path, number: int, what: str) -> LogFormatError:

@@ -99,6 +99,8 @@ class ParsedQuery:
     anchors: tuple[str, ...]
     """For each needle, the longest run of ASCII letters and digits in it as it was asked for; may
     be empty. Whatever holds the chunk literally holds this, whichever way JSON escapes the rest."""
+    spelt: str
+    """The query, where it is one chunk whose capitals or signs the terms leave out; else empty."""
 
     def expression(self) -> str:
         """The FTS5 expression of the strict match."""
@@ -111,6 +113,7 @@ def parse(query: str) -> ParsedQuery:
     loose: dict[Term, None] = {}
     phrases: dict[str, None] = {}
     needles: dict[str, str] = {}
+    spelt: list[str] = []
     for match in _CHUNK.finditer(query):
         quoted = match[1] is not None
         chunk = match[1] if quoted else match[2]
@@ -119,6 +122,7 @@ def parse(query: str) -> ParsedQuery:
             chunk = chunk[:-1]
         elif not quoted:
             prefix = _ABBREVIATED.fullmatch(chunk) is not None
+        spelt.append("" if prefix or (chunk.isalnum() and chunk.islower()) else chunk)
         if needle := plain(chunk):
             needles[needle] = max(_ANCHOR.findall(chunk), key=len, default="")[:_LONGEST_ANCHOR]
             if quoted:
@@ -134,6 +138,7 @@ def parse(query: str) -> ParsedQuery:
         phrases=tuple(phrases),
         needles=tuple(needles),
         anchors=tuple(needles.values()),
+        spelt=spelt[0] if len(spelt) == 1 else "",
     )
 
 

@@ -70,6 +70,34 @@ class SourceRef:
     """``None`` for every layer of the session."""
 
 
+TAKEN: Final = "filed with other content already"
+"""What a ``conflict`` says of the key that another record has."""
+
+MarkName = Literal["pinned", "superseded"]
+"""Pinned: to be kept in view before everything else; superseded: no longer to be shown as valid."""
+
+MARK_NAMES: Final[tuple[MarkName, ...]] = get_args(MarkName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What a person said of a record after it was made; a record has at most one."""
+
+    session: str
+    """Where it was marked: the record's own session, or the one that it was inherited from."""
+    seq: int
+    """The record's seq."""
+    name: MarkName
+    by_seq: int | None = None
+    """Of a superseded record, the seq of what took its place; ``None`` where nobody said."""
+    at: int
+    """When it was marked, milliseconds since the epoch."""
+
+    def told(self) -> str:
+        """The mark in words, such as ``superseded by seq 40``."""
+        return self.name if self.by_seq is None else f"{self.name} by seq {self.by_seq}"
+
+
 _PREFIX: Final = "session/"
 _ENCODED_CHARACTERS: Final = frozenset("/'\"`%()[]{}<>,")
 _ENCODED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"})

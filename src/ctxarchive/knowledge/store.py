@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from ctxarchive.knowledge.records import Kind, Layer, Record, SourceRef
+from ctxarchive.knowledge.records import Kind, Layer, Mark, MarkName, Record, SourceRef
 
 Tier = Literal["strict", "any", "substring", "none"]
 """Which way of matching gave the hits: all words, any of the words, substrings, or nothing did."""
@@ -63,7 +63,7 @@ class PutResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which records may answer. Every bound is exclusive."""
+    """Which records may answer. Every bound but ``through`` is exclusive."""
 
     sources: tuple[SourceRef, ...] | None = None
     """``None`` for the whole archive; an empty tuple for nothing at all."""
@@ -72,6 +72,8 @@ class Scope:
     after_time: int | None = None
     """Milliseconds since the epoch. With a bound of time, records without a time are outside."""
     before_time: int | None = None
+    through: Mapping[str, int] = field(default_factory=dict)
+    """Of a session named here, only the records up to this seq, itself included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +196,37 @@ class KnowledgeBase(ABC):
     @abstractmethod
     def layers(self, session: str) -> Mapping[Layer, LayerInfo]:
         """What each layer of a session holds; a layer without records is absent."""
+
+    @abstractmethod
+    def mark(
+        self, session: str, seq: int, name: MarkName | None, *, by_seq: int | None = None
+    ) -> Mark | None:
+        """Mark a record, or take its mark away; durable when it returns.
+
+        A mark may come before its record: what stands in view is not filed yet. What a session
+        marks of what it inherited holds for it alone.
+
+        Args:
+            session: a session that is registered.
+            seq: the record's.
+            name: the mark, which replaces the one before; ``None`` for no mark.
+            by_seq: of a superseded record, the seq of what took its place.
+
+        Returns:
+            The mark that was in force before, as ``marks`` told it.
+
+        Raises:
+            KnowledgeError: ``missing`` for a session that is not registered; ``mark`` for a seq
+                out of range, for ``by_seq`` with another mark, and for a record by itself.
+        """
+
+    @abstractmethod
+    def marks(self, session: str) -> Mapping[int, Mark]:
+        """The marks in force for a session, by seq, ascending.
+
+        Of its ancestors it has those of what it inherited, save where it was superseded by what
+        was not inherited; its own come first.
+        """
 
     @abstractmethod
     def search(self, request: SearchRequest) -> SearchAnswer:

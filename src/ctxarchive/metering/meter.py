@@ -5,12 +5,14 @@ Each event is priced once; a measurement after k new events does O(k) work. Chan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from ctxarchive.errors import SessionError
-from ctxarchive.metering.estimate import counted_texts, fixed_tokens, header_texts
+from ctxarchive.metering.estimate import event_tokens, header_texts, message_tokens
 from ctxarchive.metering.tokenizers import Estimator, TiktokenEstimator
 from ctxarchive.session.events import AssistantMessage, Event, Replace, RequestHeader
 from ctxarchive.session.log import Session
@@ -63,8 +65,29 @@ class _State:
         self.header_tokens = 0
         self.generation = 0
         self.sums: list[int] = [0]
+        """Tokens before each surface position, and of the whole surface."""
         self.reported: tuple[int, int] | None = None
         """A provider's total and the estimate at the same moment."""
+
+    def append(self, seqs: Sequence[int]) -> None:
+        """Take priced events that were appended to the surface."""
+        self.surface.extend(seqs)
+        self.surface_tokens += sum(map(self.prices.__getitem__, seqs))
+
+    def replace(self, operation: Replace, seq: int) -> None:
+        """Take a priced event that replaced a run of the surface."""
+        shadowed = self.surface.replace(operation.start_seq, operation.end_seq, seq)
+        self.surface_tokens += self.prices[seq] - sum(map(self.prices.__getitem__, shadowed))
+
+    def add_up(self) -> None:
+        """Bring the sums up to the surface, once for however many replacements."""
+        if self.generation != self.surface.replace_generation:
+            # A new list: a measurement taken before must keep the sums it was made with.
+            self.generation = self.surface.replace_generation
+            self.sums = [0]
+        seqs = self.surface.since(len(self.sums) - 1)
+        prices = map(self.prices.__getitem__, seqs)
+        self.sums.extend(islice(accumulate(prices, initial=self.sums[-1]), 1, None))
 
 
 class TokenMeter:
@@ -87,15 +110,14 @@ class TokenMeter:
 
     def message(self, message: Message) -> int:
         """Tokens of one message."""
-        texts = counted_texts(message.content)
-        return fixed_tokens(message) + sum(self.estimator.count(text) for text in texts)
+        return message_tokens(message, self.estimator.count)
 
     def price(self, session: Session, seq: int) -> int:
         """Tokens of the message at ``seq``, cached; 0 for an event no model sees."""
         state = self._state(session)
         known = state.prices.get(seq)
         if known is None:
-            known = state.prices[seq] = self._price(session.event_at(seq))
+            known = state.prices[seq] = event_tokens(session.event_at(seq), self.estimator.count)
         return known
 
     def measure(self, session: Session) -> Measurement:
@@ -123,39 +145,46 @@ class TokenMeter:
         return state
 
     def _advance(self, session: Session, state: _State) -> None:
-        for seq in range(state.next_seq, len(session)):
-            self._take(session.event_at(seq), state)
-            state.next_seq = seq + 1
-        if state.surface.replace_generation != state.generation:
-            # A new list: a measurement taken before must keep the sums it was made with.
-            state.generation = state.surface.replace_generation
-            state.sums = [0]
-        for seq in state.surface.since(len(state.sums) - 1):
-            state.sums.append(state.sums[-1] + state.prices[seq])
-
-    def _take(self, event: Event, state: _State) -> None:
-        if isinstance(event, RequestHeader):
-            header = event.data.header
-            state.header_tokens = sum(self.estimator.count(text) for text in header_texts(header))
-            state.reported = None
-        elif event.surface_op is not None:
-            price = state.prices.setdefault(event.seq, self._price(event))
-            state.surface_tokens += price
-            if isinstance(event.surface_op, Replace):
-                shadowed = state.surface.replace(
-                    event.surface_op.start_seq, event.surface_op.end_seq, event.seq
-                )
-                state.surface_tokens -= sum(state.prices[seq] for seq in shadowed)
-            else:
-                state.surface.append(event.seq)
-            if self._trust_usage and isinstance(event, AssistantMessage):
+        new = session.since(state.next_seq)
+        # Priced before anything is taken: a price that raises must leave no half-taken state.
+        headers = self._price_all(new, state)
+        appended: list[int] = []
+        for event in new:
+            operation = event.surface_op
+            if operation is None:
+                if event.seq in headers:
+                    state.header_tokens = headers[event.seq]
+                    state.reported = None
+                continue
+            if operation == "append":
+                appended.append(event.seq)
+            elif isinstance(operation, Replace):
+                state.append(appended)
+                appended = []
+                state.replace(operation, event.seq)
+            if not self._trust_usage or event.type != "assistant/message":
+                continue
+            if isinstance(event, AssistantMessage) and event.data.usage:
+                state.append(appended)
+                appended = []
                 total = reported_total(event.data.usage)
                 if total is not None:
                     state.reported = (total, state.header_tokens + state.surface_tokens)
+        state.append(appended)
+        state.add_up()
+        state.next_seq += len(new)
 
-    def _price(self, event: Event) -> int:
-        message = event.message
-        return 0 if message is None else self.message(message)
+    def _price_all(self, events: Sequence[Event], state: _State) -> dict[int, int]:
+        """Price what enters the surface; the prices of the request headers among the events."""
+        count, prices = self.estimator.count, state.prices
+        headers: dict[int, int] = {}
+        for event in events:
+            if event.surface_op is not None:
+                if event.seq not in prices:
+                    prices[event.seq] = event_tokens(event, count)
+            elif isinstance(event, RequestHeader):
+                headers[event.seq] = sum(count(text) for text in header_texts(event.data.header))
+        return headers
 
 
 def reported_total(usage: dict[str, Any] | None) -> int | None:

@@ -37,25 +37,31 @@ class LogCheck:
     findings: tuple[Finding, ...]
 
 
-def check_log(knowledge: KnowledgeBase, path: Path) -> LogCheck:
+def check_log(knowledge: KnowledgeBase, path: Path, *, session_id: str | None = None) -> LogCheck:
     """Whether every event that a log shadowed is archived and equal.
+
+    Args:
+        knowledge: the archive.
+        path: the log.
+        session_id: the id it was compacted under; its own by default.
 
     Raises:
         LogFormatError: when the log cannot be read.
         KnowledgeError: ``missing``, when the archive holds no session of this log.
     """
     log = read_log(path)
+    own = session_id or log.session_id
     held = [info.session for info in knowledge.sessions()]
-    if log.format == "ctxarchive" and log.session_id in held:
+    if log.format == "ctxarchive" and session_id is None and own in held:
         return check_session(knowledge, read_session(path).replay())
     # What a replay calls its session: the log's own id, and a hash of the settings.
-    of_this_log = re.compile(re.escape(log.session_id) + r"(~[0-9a-f]{8})?")
+    of_this_log = re.compile(re.escape(own) + r"(~[0-9a-f]{8})?")
     sessions = [session for session in held if of_this_log.fullmatch(session)]
     if not sessions:
         raise KnowledgeError(
             "missing",
-            f"{path}: the archive holds no session of this log ({log.session_id!r}); compact it "
-            "into this archive first",
+            f"{path}: the archive holds no session of this log ({own!r}); compact it into this "
+            "archive first, or name the --session-id it was compacted under",
         )
     source = import_session(log, recorded=False)
     checks = [_check_origins(knowledge, name, source) for name in sessions]

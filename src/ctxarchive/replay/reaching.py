@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,16 +142,14 @@ def reach(entries: Sequence[ParsedEntry], records: Iterable[Record], follower: F
         for record in records
         if record.kind == "original"
     }
-    for entry in entries:
-        for seq, start, end in () if entry.pointer is None else follower.follow(entry.pointer):
+    for pointer in (pointer for entry in entries for pointer in entry.pointers):
+        for seq, start, end in follower.follow(pointer):
             if seq in marks:
                 marks[seq][1][start:end] = bytes([_REACHED]) * (end - start)
     for entry in entries:
-        if entry.role in {"user", "assistant"} and entry.seq in marks:
-            _, mark = marks[entry.seq]
-            mark[: len(entry.head)] = bytes([_SHOWN]) * len(entry.head)
-            behind = len(mark) - len(entry.tail)
-            mark[behind:] = bytes([_SHOWN]) * len(entry.tail)
+        for start, text in _shown(entry):
+            if entry.seq in marks:
+                marks[entry.seq][1][start : start + len(text)] = bytes([_SHOWN]) * len(text)
     asked = [mark for record, mark in marks.values() if record.layer == "constraint"]
     whole = [mark for _, mark in marks.values()]
     return Reach(
@@ -160,6 +158,17 @@ def reach(entries: Sequence[ParsedEntry], records: Iterable[Record], follower: F
         elided=sum(len(mark) - mark.count(_SHOWN) for mark in whole),
         reached=sum(mark.count(_REACHED) for mark in whole),
     )
+
+
+def _shown(entry: ParsedEntry) -> Iterator[tuple[int, str]]:
+    """The parts of a record's text that an entry shows, each with where it begins."""
+    if entry.role == "quote":
+        yield entry.offset, entry.head
+    elif entry.role in {"user", "assistant"}:
+        yield 0, entry.head
+        behind = (*(text for text, _ in entry.middle), entry.tail)
+        for pointer, text in zip(entry.pointers, behind, strict=False):
+            yield pointer.offset + (pointer.length or 0), text
 
 
 _REACHED, _SHOWN = 1, 2

@@ -1,15 +1,18 @@
 """Replays one log, event by event, and compacts where asked.
 
 Deterministic: the same log under the same settings gives the same session, byte for byte, in a
-session id of its own, so that replays under other settings never meet it in an archive.
+session id of its own, so that replays under other settings never meet it in an archive. Only the
+counts of ``archive/filed`` say what the archive held before, and they are never filed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
 
 from ctxarchive.archive.engine import ArchiveCompactionEngine
 from ctxarchive.archive.format import (
@@ -20,8 +23,9 @@ from ctxarchive.archive.format import (
 )
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.checkpoint import parse_frame
-from ctxarchive.compaction.engine import Routing, StageReport
+from ctxarchive.compaction.engine import CompactionEngine, Routing, StageReport
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
+from ctxarchive.config.mounting import OURS, Request, backend_named
 from ctxarchive.config.settings import Settings
 from ctxarchive.errors import CompactionError, ManualCompactionError, SummaryError
 from ctxarchive.importers.log import Entry, ImportedLog, RecordedCompaction
@@ -30,6 +34,7 @@ from ctxarchive.knowledge.records import LAYERS
 from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import Measurement, TokenMeter
 from ctxarchive.metering.tokenizers import estimator
+from ctxarchive.replay.marked import marked_session
 from ctxarchive.session.events import CompactionSummary, UserMessage
 from ctxarchive.session.jsontext import dump_json
 from ctxarchive.session.log import Session
@@ -38,6 +43,9 @@ from ctxarchive.session.pairing import open_calls
 
 DEFAULT_WINDOW = 200_000
 """Tokens assumed where a log's model is not known."""
+
+LARGEST_WINDOW = 1_000_000_000
+"""Tokens; a log that claims more is not believed."""
 
 When = Literal["pressure", "recorded", "end"]
 SummarizerName = Literal["extractive", "recorded"]
@@ -91,6 +99,8 @@ class ReplayedCompaction:
     pointers: tuple[Pointer, ...]
     seconds: dict[str, float]
     """Wall time of ``file``, ``summarize``, ``build`` and ``total``."""
+    summarizer: str
+    """Who wrote the summary: ``extractive``, ``recorded``, or another backend's own name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,22 +152,30 @@ class Replayer:
     Args:
         log: what to replay.
         settings: how.
-        knowledge: where spans are filed; unused by the basic backend.
+        knowledge: where spans are filed; only the archive backend uses it.
+
+    Raises:
+        ConfigError: when the settings' backend cannot be loaded.
     """
 
     def __init__(
         self, log: ImportedLog, settings: ReplaySettings, knowledge: KnowledgeBase | None
     ) -> None:
         self.log = log
-        self.window = settings.window or log.context_window or DEFAULT_WINDOW
-        self.session_id = f"{log.session_id}~{settings.fingerprint(self.window)}"
+        self.window = settings.window or _capacity(log) or DEFAULT_WINDOW
+        plain = f"{log.session_id}~{settings.fingerprint(self.window)}"
+        filing = None if settings.settings.backend == "basic" else knowledge
+        self.session_id = marked_session(plain, filing)
         self._at = settings.at
+        self._summarizer = settings.summarizer
         self._playback = Playback(log, session_id=self.session_id)
         # The log's own usage counts are of a history that this replay does not have.
         self._meter = TokenMeter(estimator(settings.settings.estimator), trust_usage=False)
         self._recorded = RecordedSummarizer()
         self._stages: dict[str, list[StageReport]] = {}
         recorded: Summarizer | None = self._recorded if settings.summarizer == "recorded" else None
+        self._opened = ExitStack()
+        self._policy = settings.settings.compaction
         self._engine = self._make_engine(settings.settings, knowledge, recorded)
         options = Routing(
             provider=log.provider or "", model=log.model or "", context_window=self.window
@@ -165,23 +183,43 @@ class Replayer:
         self._agent = _Agent(self._playback.session, options)
         self._done: list[ReplayedCompaction] = []
         self._warnings = list(log.warnings)
+        if settings.settings.prune is not None and settings.at != "pressure":
+            self._warnings.append(
+                f"prune: tool results are shortened on pressure only, not at {settings.at!r}"
+            )
 
     def _make_engine(
         self, settings: Settings, knowledge: KnowledgeBase | None, summarizer: Summarizer | None
-    ) -> BasicCompactionEngine:
+    ) -> CompactionEngine:
+        request = Request(
+            settings=settings, observer=self._observe, summarizer=summarizer, meter=self._meter
+        )
+        if settings.backend not in OURS:
+            mounted = self._opened.enter_context(backend_named(settings.backend)(request))
+            return mounted.engine
         if settings.backend == "basic" or knowledge is None:
-            return BasicCompactionEngine(
-                summarizer, policy=settings.compaction, meter=self._meter, observer=self._observe
-            )
+            return BasicCompactionEngine(**request.engine_options())
         return ArchiveCompactionEngine(
             knowledge,
             transcript=settings.transcript,
             index="later",
-            summarizer=summarizer,
-            policy=settings.compaction,
-            meter=self._meter,
-            observer=self._observe,
+            **request.engine_options(),
         )
+
+    def close(self) -> None:
+        """Close what another package's backend opened; closing twice is no error."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     async def run(self, progress: Callable[[int], None] | None = None) -> Replay:
         """Replay the whole log.
@@ -241,10 +279,23 @@ class Replayer:
             self._between_turns(session, "turn/start")
         self._recorded.current = item
         before = len(session)
+        made = len(self._done)
         await self._engine.compact_region(*span, self._agent)
         self._collect(session, before, "recorded")
+        self._say_who_wrote(item, self._done[made:])
         if own_turn:
             self._between_turns(session, "turn/end")
+
+    def _say_who_wrote(self, item: RecordedCompaction, made: Sequence[ReplayedCompaction]) -> None:
+        """Warn of a summary that is not the log's own, where the log's own was asked for."""
+        if self._summarizer != "recorded":
+            return
+        self._warnings.extend(
+            f"line {item.origin.line}: the log holds no summary of this compaction; the "
+            f"{compaction.summarizer} summarizer wrote one instead"
+            for compaction in made
+            if compaction.summarizer != "recorded"
+        )
 
     @staticmethod
     def _between_turns(session: Session, boundary: str) -> None:
@@ -266,7 +317,7 @@ class Replayer:
         if self._at == "end" and not self._done:
             self._warnings.append(
                 "nothing was compacted: what is older than the newest unit is below "
-                f"min_span_tokens ({self._engine.policy.min_span_tokens})"
+                f"min_span_tokens ({self._policy.min_span_tokens})"
             )
 
     async def _compact_closed(self, session: Session) -> None:
@@ -277,7 +328,7 @@ class Replayer:
         """
         surface = session.surface
         measured = self._meter.measure(session)
-        least = self._engine.policy.min_span_tokens
+        least = self._policy.min_span_tokens
         if session.open_turn is None or not len(surface) or measured.surface < least:
             return
         before = len(session)
@@ -313,7 +364,9 @@ class Replayer:
         text = joined_text(checkpoint.message.content) if checkpoint.message else ""
         framed = parse_frame(text)
         entries, _ = parse_additions(framed.additions)
-        reports = {report.stage: report for report in self._stages[event.data.compaction_id]}
+        reports = {
+            report.stage: report for report in self._stages.get(event.data.compaction_id, [])
+        }
         filed = reports.get("filed")
         numbers = {} if filed is None else filed.numbers
         return ReplayedCompaction(
@@ -326,11 +379,12 @@ class Replayer:
             checkpoint=text,
             summary=framed.summary,
             archived={name: numbers.get(name, 0) for name in (*LAYERS, "already")},
-            pointers=tuple(pointer for entry in entries if (pointer := _whole(entry)) is not None),
+            pointers=tuple(pointer for entry in entries for pointer in _whole(entry)),
             seconds={
                 name: reports[stage].seconds if stage in reports else 0.0
                 for name, stage in _SECONDS.items()
             },
+            summarizer=event.data.summarizer or event.data.provider,
         )
 
     def _whole_history(self, session: Session) -> int:
@@ -342,12 +396,20 @@ class Replayer:
         )
 
 
-def _whole(entry: ParsedEntry) -> Pointer | None:
-    """An entry's pointer, with the length of what it returns."""
-    pointer = entry.pointer
-    if pointer is None or pointer.seq is None or pointer.length is not None:
-        return pointer
-    return replace(pointer, length=entry.chars)
+def _capacity(log: ImportedLog) -> int | None:
+    """The window that a log names, where it is one that a model could have."""
+    window = log.context_window
+    return window if window is not None and 0 < window <= LARGEST_WINDOW else None
+
+
+def _whole(entry: ParsedEntry) -> tuple[Pointer, ...]:
+    """An entry's pointers, with the length of what each returns."""
+    return tuple(
+        pointer
+        if pointer.seq is None or pointer.length is not None
+        else replace(pointer, length=entry.chars)
+        for pointer in entry.pointers
+    )
 
 
 _SECONDS = {
@@ -391,6 +453,7 @@ def _compaction_json(index: int, made: ReplayedCompaction) -> dict[str, Any]:
         "archived": made.archived,
         "pointers": [pointer_json(pointer) for pointer in made.pointers],
         "seconds": {name: round(value, 6) for name, value in made.seconds.items()},
+        "summarizer": made.summarizer,
     }
 
 

@@ -15,8 +15,9 @@ import anyio
 from ctxarchive.archive.additions import AdditionsBuilder, Kept
 from ctxarchive.archive.engine import ArchiveCompactionEngine
 from ctxarchive.archive.settings import TranscriptConfig
-from ctxarchive.compaction.basic import BasicCompactionEngine
+from ctxarchive.compaction.engine import CompactionEngine
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
+from ctxarchive.config.mounting import Request
 from ctxarchive.config.settings import Settings
 from ctxarchive.errors import CompactionError
 from ctxarchive.importers.log import Entry, ImportedLog, RecordedCompaction
@@ -136,17 +137,17 @@ class _SceneReplayer(Replayer):
 
     def _make_engine(
         self, settings: Settings, knowledge: KnowledgeBase | None, summarizer: Summarizer | None
-    ) -> BasicCompactionEngine:
+    ) -> CompactionEngine:
         del knowledge
         self._meter = TokenMeter(CountedOnce(estimator(settings.estimator)), trust_usage=False)
+        request = Request(
+            settings=settings, observer=self._observe, summarizer=summarizer, meter=self._meter
+        )
         self.engine = _WatchedEngine(
             self._knowledge,
             transcript=settings.transcript,
             index="later",
-            summarizer=summarizer,
-            policy=settings.compaction,
-            meter=self._meter,
-            observer=self._observe,
+            **request.engine_options(),
         )
         return self.engine
 
@@ -161,7 +162,7 @@ class _SceneReplayer(Replayer):
         while self._waiting and self._waiting[0] <= place:
             self._waiting.pop(0)
         surface = session.surface
-        if self._meter.measure(session).surface < self.engine.policy.min_span_tokens:
+        if self._meter.measure(session).surface < self._policy.min_span_tokens:
             self._warnings.append(f"at seq {len(session)}: too little to compact yet")
             return
         own_turn = session.open_turn is None
@@ -252,6 +253,7 @@ BUDGETS = (
     "max_checkpoint_ratio",
     "max_index_chars",
     "max_transcript_chars",
+    "transcript_tokens",
 )
 """Fields of a configuration that change how much is shown, and no message by itself."""
 

@@ -18,9 +18,11 @@ from ctxarchive.session.messages import (
     ContentBlock,
     Message,
     Source,
+    TextBlock,
     ToolResultBlock,
     WireModel,
     is_checkpoint_source,
+    text_block,
 )
 
 
@@ -84,6 +86,15 @@ class Event(WireModel):
         """The message a model would see, or ``None`` for an event of the log only."""
         return None
 
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """What the message says, of a tool result its answer's blocks; no message is made for it.
+
+        Raises:
+            SessionError: ``event``, when a tool result names no call.
+        """
+        return ()
+
 
 class UserMessageData(WireModel):
     """A user-role message."""
@@ -92,6 +103,24 @@ class UserMessageData(WireModel):
     content: tuple[ContentBlock, ...]
     source: Source | CheckpointSource = Source(kind="user")
     id: str | None = None
+
+
+def user_message(prompt: str | UserMessageData, *, kind: str = "user") -> UserMessageData:
+    """A user-role message that says something.
+
+    Args:
+        prompt: its text; a finished message is taken as it is.
+        kind: its source, for a text.
+
+    Raises:
+        SessionError: ``event``, for one that says nothing: no provider takes an empty message.
+    """
+    message = prompt
+    if isinstance(message, str):
+        message = UserMessageData(content=(text_block(message),), source=Source(kind=kind))
+    if all(isinstance(block, TextBlock) and not block.text.strip() for block in message.content):
+        raise SessionError("event", "an empty message")
+    return message
 
 
 class UserMessage(Event):
@@ -107,6 +136,11 @@ class UserMessage(Event):
         return Message(
             role="user", content=self.data.content, source=self.data.source, id=self.data.id
         )
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """The message's blocks."""
+        return self.data.content
 
     @property
     def is_checkpoint(self) -> bool:
@@ -136,6 +170,11 @@ class AssistantMessage(Event):
         """The message as the model sees it."""
         return self.data.message
 
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """The message's blocks."""
+        return self.data.message.content
+
 
 class ToolMessage(WireModel):
     """A tool's answer, in either spelling: blocks at top level, or inside a tool-result block."""
@@ -148,6 +187,24 @@ class ToolMessage(WireModel):
     id: str | None = None
 
     @property
+    def answer(self) -> tuple[str, tuple[ContentBlock, ...]]:
+        """The id of the call that is answered, and the answer's content.
+
+        Raises:
+            SessionError: ``event``, when no call is named.
+        """
+        for block in self.content:
+            if block.type == "tool-result" and isinstance(block, ToolResultBlock):
+                return block.tool_call_id, block.content
+        call_id = self.tool_call_id
+        if call_id is None and self.source is not None:
+            named = (self.source.model_extra or {}).get("callId")
+            call_id = named if isinstance(named, str) else None
+        if call_id is None:
+            raise SessionError("event", "a tool/result names no tool call")
+        return call_id, self.content
+
+    @property
     def block(self) -> ToolResultBlock:
         """The answer as one tool-result block.
 
@@ -157,16 +214,11 @@ class ToolMessage(WireModel):
         for block in self.content:
             if isinstance(block, ToolResultBlock):
                 return block
-        call_id = self.tool_call_id
-        if call_id is None and self.source is not None:
-            named = (self.source.model_extra or {}).get("callId")
-            call_id = named if isinstance(named, str) else None
-        if call_id is None:
-            raise SessionError("event", "a tool/result names no tool call")
+        call_id, content = self.answer
         return ToolResultBlock(
             type="tool-result",
             tool_call_id=call_id,
-            content=self.content,
+            content=content,
             is_error=bool(self.is_error),
         )
 
@@ -196,6 +248,15 @@ class ToolResult(Event):
             source=self.data.message.source,
             id=self.data.message.id,
         )
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """The answer's blocks, in either spelling.
+
+        Raises:
+            SessionError: ``event``, when no call is named.
+        """
+        return self.data.message.answer[1]
 
 
 class TurnData(WireModel):

@@ -128,6 +128,10 @@ class Session:
             return self._events[seq]
         raise SessionError("surface", f"no event at seq {seq}: the log has {len(self._events)}")
 
+    def since(self, seq: int) -> Sequence[Event]:
+        """The events from ``seq`` on, oldest first."""
+        return self._events[seq:]
+
     def last(self, event_type: str) -> Event | None:
         """The newest event of a type, in O(1)."""
         seq = self._last.get(event_type)
@@ -231,6 +235,28 @@ class Session:
             self.surface.replace(operation.start_seq, operation.end_seq, event.seq)
         else:
             self.surface.append(event.seq)
+
+    def describe_requests(
+        self, header: Mapping[str, Any], *, context_window: int | None = None
+    ) -> None:
+        """Log the fixed part of the requests to come, where it first holds or has changed.
+
+        Args:
+            header: ``config`` with provider and model, ``system``, ``tools``.
+            context_window: the model's capacity in tokens, where it is known.
+
+        Raises:
+            SessionError: as :meth:`append`.
+        """
+        if self.request_header != header:
+            reason = "changed" if self.request_header else "initial"
+            self.append("request/header", {"header": dict(header), "reason": reason})
+        if context_window is None:
+            return
+        context = {**header.get("config", {}), "contextWindow": context_window}
+        known = self.last("request/context")
+        if not isinstance(known, RequestContext) or known.data.wire() != context:
+            self.append("request/context", context)
 
     def derive_messages(self) -> list[Message]:
         """The model's view: the surface's messages in order."""

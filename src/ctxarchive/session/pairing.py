@@ -74,21 +74,25 @@ def _extend(session: Session, balance: _Balance) -> None:
     calls = set(balance.open_calls)
     cuts: list[bool] = []
     for seq in session.surface.since(len(balance.cuts) - 1):
-        _step(session.event_at(seq), calls)
+        event = session.event_at(seq)
+        if event.type != "user/message":
+            _step(event, calls)
         cuts.append(not calls)
     balance.open_calls = calls
     balance.cuts.extend(cuts)
 
 
 def _step(event: Event, calls: set[str]) -> None:
-    if isinstance(event, AssistantMessage):
-        calls.update(
-            block.id for block in event.data.message.content if isinstance(block, ToolCallBlock)
-        )
-    elif isinstance(event, ToolResult):
-        call_id = event.data.message.block.tool_call_id
+    # The type's name first: it is read several times as fast as a class is asked for.
+    kind = event.type
+    if kind == "tool/result" and isinstance(event, ToolResult):
+        call_id, _ = event.data.message.answer
         if call_id not in calls:
             raise SessionError(
                 "pairing", f"the tool/result at seq {event.seq} answers no open call ({call_id!r})"
             )
         calls.discard(call_id)
+    elif kind == "assistant/message" and isinstance(event, AssistantMessage):
+        for block in event.data.message.content:
+            if block.type == "tool-call" and isinstance(block, ToolCallBlock):
+                calls.add(block.id)

@@ -50,6 +50,17 @@ def interrupted(call: ToolCallBlock, started: bool) -> str:  # noqa: FBT001 - an
     return f"{call.name}: {STARTED if started else NOT_STARTED}"
 
 
+def stopped(why: str) -> Answer:
+    """The answer of a host that ended the turn itself.
+
+    Args:
+        why: what it is told of the reason.
+    """
+    return lambda call, started: (
+        f"{call.name}: {'stopped while it ran' if started else 'not run'}: {why}"
+    )
+
+
 def close_open(session: Session, *, reason: Mapping[str, Any], answer: Answer) -> Closed:
     """Answer every open call, then close the open step and the open turn.
 

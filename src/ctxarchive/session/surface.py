@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ctxarchive.errors import SessionError
 
@@ -70,6 +70,12 @@ class Surface:
         """Add ``seq`` at the end."""
         self._position[seq] = len(self._seqs)
         self._seqs.append(seq)
+
+    def extend(self, seqs: Sequence[int]) -> None:
+        """Add ``seqs`` at the end, in their order."""
+        length = len(self._seqs)
+        self._position.update(zip(seqs, range(length, length + len(seqs)), strict=True))
+        self._seqs.extend(seqs)
 
     def replace(self, start: int, end: int, seq: int) -> tuple[int, ...]:
         """Put ``seq`` in the place of ``start`` to ``end`` and return what it shadows.

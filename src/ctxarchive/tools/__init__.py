@@ -1,1 +1,1 @@
-"""HOW THE MODEL ASKS: ``ctx_search``, over any knowledge base."""
+"""HOW THE MODEL ASKS: what a tool is, and ``ctx_search``, over any knowledge base."""

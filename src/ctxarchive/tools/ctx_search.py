@@ -30,9 +30,6 @@ MAX_OUTPUT_CHARS = 8_000
 """Default bound of one answer in code points: under the size at which hosts prune tool results."""
 
 DEFAULT_LIMIT = 5
-BEYOND = 20
-"""Hits asked beyond the limit where some of them may not be seen."""
-
 RANGE_BATCH = 200
 """Records read at once when whole records are listed."""
 
@@ -96,12 +93,18 @@ class CtxSearchTool:
         return self._list(asked)
 
     def _scope(self, asked: CtxSearchInput) -> Scope:
+        sources = self._sources(asked.source)  # which also makes the ancestry known
         return Scope(
-            sources=self._sources(asked.source),
+            sources=sources,
             after_seq=asked.after_seq,
             before_seq=asked.before_seq,
             after_time=moment(asked.after, "after", -1),
             before_time=moment(asked.before, "before", 0),
+            through={
+                session: seq
+                for session, seq in self._inherited.items()
+                if session not in (self._allowed or ())
+            },
         )
 
     def _sources(self, labels: Sequence[str] | None) -> tuple[SourceRef, ...] | None:
@@ -158,6 +161,16 @@ class CtxSearchTool:
         extra = sorted((self._allowed or frozenset()) - set(ancestry))
         return [*ancestry, *extra]
 
+    def _mark(self, found: Record | Hit) -> str:
+        """What a person said of a record since, as a heading tells it."""
+        if found.layer != "constraint":
+            return ""
+        # A fork's own word on what it inherited comes first.
+        forked = self._session is not None and found.session in self._ancestry(self._session)
+        session = self._session if forked and self._session is not None else found.session
+        mark = self._knowledge.marks(session).get(found.seq)
+        return "" if mark is None else f" ({mark.told()})"
+
     def _fetch(self, asked: CtxSearchInput) -> str:
         seq = asked.seq or 0
         sources = self._sources(asked.source)
@@ -179,7 +192,7 @@ class CtxSearchTool:
         end = len(record.text)
         if asked.length is not None:
             end = min(end, offset + asked.length)
-        return _part(record, offset, end, self._max)
+        return _part(record, self._mark(record), offset, end, self._max)
 
     def _absent(self, sources: Sequence[SourceRef], seq: int) -> str:
         where = ", ".join(f'"{source_label(s.session, s.layer)}"' for s in sources)
@@ -220,7 +233,7 @@ class CtxSearchTool:
         record = next(records, None)
         while record is not None:
             upcoming = next(records, None)
-            part = f"{_heading(record)}\n{record.text}"
+            part = f"{_heading(record, self._mark(record))}\n{record.text}"
             if len(part) + (0 if upcoming is None else widest + 2) > left:
                 break
             parts.append(part)
@@ -235,7 +248,8 @@ class CtxSearchTool:
             return "\n\n".join([*parts, _continue_list(asked, scope, record.seq - 1)])
         # Longer than an answer by itself: its beginning, how to go on in it, and behind it.
         behind = "" if upcoming is None else f"\n\n{_continue_list(asked, scope, record.seq)}"
-        return _part(record, 0, len(record.text), self._max - len(behind)) + behind
+        room = self._max - len(behind)
+        return _part(record, self._mark(record), 0, len(record.text), room) + behind
 
     def _one_session(self, scope: Scope, *, named: bool) -> Scope:
         """The scope of one session: seqs order the records of one session only."""
@@ -265,13 +279,8 @@ class CtxSearchTool:
         queries = asked.queries or []
         scope = self._scope(asked)
         limit = asked.limit or DEFAULT_LIMIT
-        # Hits that were filed by an ancestor after the fork are left out, so a few more are asked.
-        more = BEYOND if self._inherited else 0
         answers = [
-            self._seen(
-                self._knowledge.search(SearchRequest(query=query, scope=scope, limit=limit + more)),
-                limit,
-            )
+            self._knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
             for query in queries
         ]
         texts: list[str] = []
@@ -283,10 +292,6 @@ class CtxSearchTool:
             texts.append(text)
         return "\n\n".join(texts)
 
-    def _seen(self, answer: SearchAnswer, limit: int) -> SearchAnswer:
-        hits = tuple(hit for hit in answer.hits if self._visible(hit.session, hit.seq))[:limit]
-        return replace(answer, hits=hits, tier=answer.tier if hits else "none")
-
     def _answer(self, answer: SearchAnswer, room: int, scope: Scope) -> str:
         title = f"# {_clip(repr(answer.query))}: "
         if not answer.hits:
@@ -296,7 +301,7 @@ class CtxSearchTool:
         lines = [f"{title}{len(answer.hits)} found, matched by {_TIERS[answer.tier]}"]
         left = room - len(lines[0])
         for place, hit in enumerate(answer.hits):
-            text = f"{_hit_heading(hit)}\n{hit.snippet}\n→ {_hit_call(hit)}"
+            text = f"{_hit_heading(hit, self._mark(hit))}\n{hit.snippet}\n→ {_hit_call(hit)}"
             more = f"[{len(answer.hits) - place} more; narrow the scope or ask one query at a time]"
             last = place == len(answer.hits) - 1
             if len(text) + 2 + (0 if last else len(more) + 2) > left:
@@ -315,11 +320,11 @@ _TIERS = {
 }
 
 
-def _heading(record: Record) -> str:
+def _heading(record: Record, mark: str) -> str:
     label = source_label(record.session, record.layer)
     kind = "" if record.kind == "original" else f" ({record.kind})"
     return (
-        f"[{label} seq {record.seq}] {_said(record.role, record.name)}{kind}{_when(record.time)}, "
+        f"[{label} seq {record.seq}] {_said(record.role, record.name)}{kind}{mark}{_when(record.time)}, "
         f"{len(record.text)} chars{_pictures(record.images)}"
     )
 
@@ -351,10 +356,11 @@ def _within(text: str, room: int) -> str:
     return (head.rpartition("\n")[0] or head) + note if room > len(note) else head[:room]
 
 
-def _hit_heading(hit: Hit) -> str:
+def _hit_heading(hit: Hit, mark: str) -> str:
     label = source_label(hit.session, hit.layer)
     kind = "" if hit.kind == "original" else f" ({hit.kind})"
-    return f"[{label} seq {hit.seq}] {_said(hit.role, hit.name)}{kind}{_when(hit.time)}, {hit.chars} chars"
+    said = f"{_said(hit.role, hit.name)}{kind}{mark}{_when(hit.time)}"
+    return f"[{label} seq {hit.seq}] {said}, {hit.chars} chars"
 
 
 def _hit_call(hit: Hit) -> str:
@@ -381,10 +387,10 @@ def _extent(record: Record, offset: int, end: int) -> str:
     return "" if (offset, end) == (0, total) else f" [{offset}..{end} of {total}]"
 
 
-def _part(record: Record, offset: int, end: int, room: int) -> str:
+def _part(record: Record, mark: str, offset: int, end: int, room: int) -> str:
     """A part of a record's text under its heading, with the call that goes on where it is cut."""
     total = len(record.text)
-    heading = _heading(record)
+    heading = _heading(record, mark)
     whole = f"{heading}{_extent(record, offset, end)}\n{record.text[offset:end]}"
     if len(whole) <= room:
         return whole

@@ -65,6 +65,8 @@ def remove_file(path: Path) -> None:
 
     The database goes first: without its log it might pass for an older state of itself.
     """
+    if path.is_dir():
+        raise KnowledgeError("storage", f"{path}: a folder where a file is needed; move it away")
     for suffix in ("", "-wal", "-shm", "-journal"):
         try:
             Path(f"{path}{suffix}").unlink()

@@ -61,6 +61,10 @@ class _Watermark:
     key: int
 
 
+class _RecordsDamagedError(KnowledgeError):
+    """The records are damaged, met while they were read for an index that is not to blame."""
+
+
 def table_of(kind: Kind) -> str:
     """The table that indexes records of a kind."""
     return "derived" if kind == "checkpoint" else "originals"
@@ -203,6 +207,8 @@ class Index:
             try:
                 with self._lock:
                     done = self._batch()
+            except _RecordsDamagedError:
+                raise
             except KnowledgeError as error:
                 if failed or error.code not in _DAMAGE:
                     raise
@@ -303,7 +309,14 @@ class Index:
         with writer.writing():
             self._demand_trust(writer)
             mark = _watermark(writer, "main")
-            rows, reached = self._next_rows(writer, mark)
+            try:
+                rows, reached = self._next_rows(writer, mark)
+            except KnowledgeError as error:
+                if error.code != "corrupt":
+                    raise
+                records = self._records.connection.path
+                reason = str(error).removeprefix(f"{self.path}: ")
+                raise _RecordsDamagedError("corrupt", f"{records}: {reason}") from error
             if reached == mark:
                 return None
             texts: dict[str, list[tuple[int, str, str]]] = {table: [] for table in TABLES}

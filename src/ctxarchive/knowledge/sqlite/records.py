@@ -15,7 +15,14 @@ from itertools import groupby
 from typing import Any, Final, cast
 
 from ctxarchive.errors import KnowledgeError
-from ctxarchive.knowledge.records import SEQ_LIMIT, Layer, Record, Renderer, source_label
+from ctxarchive.knowledge.records import (
+    SEQ_LIMIT,
+    TAKEN,
+    Layer,
+    Record,
+    Renderer,
+    source_label,
+)
 from ctxarchive.knowledge.sqlite.connection import Connection, Row, Value, pack, unpack
 from ctxarchive.knowledge.store import LayerInfo, PutResult, Scope, SessionInfo
 
@@ -193,8 +200,8 @@ class Records:
         label = source_label(record.session)
         return KnowledgeError(
             "conflict",
-            f"{self.connection.path}: {label}, seq {record.seq}: filed with other content already;"
-            " use another session id, or another archive",
+            f"{self.connection.path}: {label}, seq {record.seq}: {TAKEN}; use another session id, "
+            "or another archive",
         )
 
     def _insert(self, filed: list[_Filed]) -> None:
@@ -311,8 +318,13 @@ class Records:
         before = SEQ_LIMIT if scope.before_seq is None else min(SEQ_LIMIT, scope.before_seq)
         if before - after <= 1:
             return []
+        bounds = {
+            ordinal: min(before - 1, through)
+            for session, through in scope.through.items()
+            if (ordinal := self.ordinal(session)) is not None
+        }
         if scope.sources is None:
-            return [KeyRange(first=0, last=_LAST_KEY)]
+            return _around(bounds)
         layers: dict[int, frozenset[Layer] | None] = {}
         for source in scope.sources:
             ordinal = self.ordinal(source.session)
@@ -325,10 +337,24 @@ class Records:
                 layers[ordinal] = known | {source.layer}
         return [
             KeyRange(
-                first=(number << 32) + after + 1, last=(number << 32) + before - 1, layers=admitted
+                first=(number << 32) + after + 1,
+                last=(number << 32) + bounds.get(number, before - 1),
+                layers=admitted,
             )
             for number, admitted in sorted(layers.items())
+            if bounds.get(number, before - 1) > after
         ]
+
+
+def _around(bounds: Mapping[int, int]) -> list[KeyRange]:
+    """All keys but those behind the last seq that is admitted of some sessions."""
+    ranges: list[KeyRange] = []
+    first = 0
+    for ordinal, last in sorted(bounds.items()):
+        ranges.append(KeyRange(first=first, last=(ordinal << 32) + last))
+        first = ordinal + 1 << 32
+    ranges.append(KeyRange(first=first, last=_LAST_KEY))
+    return [keys for keys in ranges if keys.first <= keys.last]
 
 
 def conditions(scope: Scope, keys: KeyRange, *, table: str = "") -> tuple[str, dict[str, Value]]:

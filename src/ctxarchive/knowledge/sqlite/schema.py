@@ -80,7 +80,9 @@ def check_identity(connection: Connection, path: Path) -> int | None:
         raise KnowledgeError("foreign", f"{path}: an SQLite database, but not an archive")
     if version > len(MIGRATIONS):
         raise KnowledgeError(
-            "newer", f"{path}: schema {version}; this program knows up to {len(MIGRATIONS)}"
+            "newer",
+            f"{path}: schema {version}; this program knows up to {len(MIGRATIONS)}: update "
+            "ctxarchive, or name another archive",
         )
     return int(version)
 
@@ -174,5 +176,21 @@ def create_tables(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (create_tables,)
+def add_marks(connection: Connection) -> None:
+    """What a person pinned or superseded; ``session`` is an ordinal, ``at`` in milliseconds."""
+    connection.all(
+        """
+        CREATE TABLE marks(
+            session INTEGER NOT NULL,
+            seq INTEGER NOT NULL,
+            mark TEXT NOT NULL,
+            by_seq INTEGER,
+            at INTEGER NOT NULL,
+            PRIMARY KEY (session, seq)
+        ) WITHOUT ROWID;
+        """
+    )
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (create_tables, add_marks)
 """In order; a file's ``user_version`` is how many of them it has seen. Never change one: add one."""

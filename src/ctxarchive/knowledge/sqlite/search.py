@@ -7,9 +7,10 @@ word, whatever the scope.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ctxarchive.errors import KnowledgeError
@@ -24,6 +25,8 @@ from ctxarchive.knowledge.store import Hit, SearchAnswer, SearchRequest, Tier
 
 STRICT_CANDIDATES: Final = 200
 """The newest so many records of a range that hold every term are ranked."""
+SPELT_CANDIDATES: Final = 1_000
+"""Where none of those holds the query as it is spelt, so many are searched for one that does."""
 LOOSE_CANDIDATES: Final = 100
 """The newest so many records of a range that hold a term, for each term."""
 SCANNED_RECORDS: Final = 50_000
@@ -102,6 +105,9 @@ class Searcher:
             candidate = _candidate(row, terms)
             if all(candidate.counts):
                 found[candidate.key] = candidate
+        if len(found) >= STRICT_CANDIDATES and (spelt := _as_in_json(question.parsed.spelt)):
+            for row in self._older(question, spelt, found):
+                found[row[0]] = _candidate(row, terms)
         for scanned, counts in question.scanned:
             if all(counts):
                 found[scanned.key] = Candidate(
@@ -146,6 +152,30 @@ class Searcher:
                     {**bindings, "expression": expression},
                 )
 
+    def _older(
+        self, question: _Question, spelt: str, found: Mapping[int, Candidate]
+    ) -> Iterator[Row]:
+        """Rows that hold the query as it is spelt, where the newest hold its words alone."""
+        if self._spelling(spelt, list(found)):
+            return
+        for keys in question.ranges:
+            condition, bindings = conditions(question.request.scope, keys, table="r")
+            for table in TABLES:
+                yield from self._records.connection.all(
+                    "SELECT key, kind, counts FROM (SELECT r.key AS key, r.kind AS kind,"
+                    f" phrase_counts({table}) AS counts, r.event AS event, r.head AS head"
+                    f" FROM search.{table} CROSS JOIN main.records AS r ON r.key = {table}.rowid"
+                    f" WHERE {table} MATCH :expression AND {table}.rowid BETWEEN :first AND :last"
+                    f" AND {condition} ORDER BY {table}.rowid DESC LIMIT {SPELT_CANDIDATES})"
+                    " WHERE instr(event, :spelt) OR instr(head, :spelt) LIMIT :most",
+                    {
+                        **bindings,
+                        "expression": question.parsed.expression(),
+                        "spelt": spelt,
+                        "most": question.request.limit,
+                    },
+                )
+
     def _scan(self, question: _Question) -> Iterator[tuple[Candidate, tuple[int, ...]]]:
         """What the index does not hold, judged by the terms themselves."""
         parsed = question.parsed
@@ -172,21 +202,52 @@ class Searcher:
 
     # -- hits
 
-    def _hits(self, question: _Question, ranked: Iterable[tuple[float, Candidate]]) -> list[Hit]:
-        """The best candidates that hold every quoted phrase, exact ones first."""
+    def _hits(self, question: _Question, ranked: Sequence[tuple[float, Candidate]]) -> list[Hit]:
+        """The best candidates that hold every quoted phrase, exact ones first.
+
+        Those that hold the query as it is spelt come before all that hold only its words, however
+        many of those there are: ``./run`` before ``bin/run``, ``filePath`` before ``file_path``.
+        """
         parsed = question.parsed
         limit = question.request.limit
-        hits: list[Hit] = []
+        hits: list[tuple[bool, Hit]] = []
+        looked = 0
         for score, candidate in ranked:
-            record = self._record(candidate.key)
-            text = plain(record.text)
-            if all(phrase in text for phrase in parsed.phrases):
-                factor = exactness(text, parsed.needles)
-                hits.append(_hit(record, parsed, score * factor))
             if len(hits) >= 2 * limit + 5:
                 break
-        hits.sort(key=lambda hit: -hit.score)
-        return hits[:limit]
+            looked += 1
+            hits.extend(self._hit(candidate, parsed, score))
+        spelt_in_json = _as_in_json(parsed.spelt)
+        if spelt_in_json and sum(spelt for spelt, _ in hits) < limit:
+            rest = {candidate.key: (score, candidate) for score, candidate in ranked[looked:]}
+            for key in self._spelling(spelt_in_json, list(rest)):
+                score, candidate = rest[key]
+                hits.extend(self._hit(candidate, parsed, score))
+        lift = max((hit.score for spelt, hit in hits if not spelt), default=0.0)
+        order = [
+            replace(hit, score=hit.score + lift) if spelt and lift else hit for spelt, hit in hits
+        ]
+        return sorted(order, key=lambda hit: -hit.score)[:limit]
+
+    def _hit(
+        self, candidate: Candidate, parsed: ParsedQuery, score: float
+    ) -> Iterator[tuple[bool, Hit]]:
+        """A candidate's hit, and whether it is an original that holds the query as it is spelt."""
+        record = self._record(candidate.key)
+        text = plain(record.text)
+        if all(phrase in text for phrase in parsed.phrases):
+            spelt = bool(parsed.spelt) and parsed.spelt in record.text
+            factor = exactness(text, parsed.needles)
+            yield spelt and record.kind == "original", _hit(record, parsed, score * factor)
+
+    def _spelling(self, spelt: str, keys: Sequence[int]) -> list[int]:
+        """Which of some records hold a text as it is spelt."""
+        rows = self._records.connection.all(
+            "SELECT key FROM main.records WHERE key IN (SELECT value FROM json_each(:keys))"
+            " AND (instr(event, :spelt) OR instr(head, :spelt)) ORDER BY key DESC",
+            {"keys": json.dumps(keys), "spelt": spelt},
+        )
+        return [key for (key,) in rows]
 
     def _record(self, key: int) -> Record:
         """A record for showing; of one that cannot be rendered, its JSON as it stands."""
@@ -250,6 +311,11 @@ def _anchor_conditions(anchors: Sequence[str]) -> tuple[str, dict[str, str]]:
         f" AND (event LIKE :{name} OR head LIKE :{name} OR instr(event, '\\u00'))" for name in named
     ]
     return "".join(tests), named
+
+
+def _as_in_json(spelt: str) -> str:
+    """A text as JSON holds it; empty where JSON may write it in several ways."""
+    return spelt if json.dumps(spelt) == f'"{spelt}"' else ""
 
 
 def _candidate(row: Row, terms: Sequence[Term]) -> Candidate:

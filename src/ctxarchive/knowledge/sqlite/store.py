@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from ctxarchive.errors import KnowledgeError
-from ctxarchive.knowledge.records import Layer, Record, Renderer
+from ctxarchive.knowledge.records import Layer, Mark, MarkName, Record, Renderer
 from ctxarchive.knowledge.sqlite.connection import Connection, Mode
 from ctxarchive.knowledge.sqlite.index import Index
+from ctxarchive.knowledge.sqlite.marks import Marks
 from ctxarchive.knowledge.sqlite.records import Records
 from ctxarchive.knowledge.sqlite.schema import open_records
 from ctxarchive.knowledge.sqlite.search import Searcher
@@ -45,6 +46,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
         self._mode = mode
         self._closed = False
         self._records = Records(connection, render)
+        self._marks = Marks(connection)
         self._index = Index(self._records, mode=mode, busy_timeout_ms=busy_timeout_ms)
         self._searcher = Searcher(self._records, self._index)
 
@@ -112,6 +114,15 @@ class SqliteKnowledgeBase(KnowledgeBase):
 
     def layers(self, session: str) -> Mapping[Layer, LayerInfo]:  # noqa: D102
         return self._records.layers(session)
+
+    def mark(  # noqa: D102
+        self, session: str, seq: int, name: MarkName | None, *, by_seq: int | None = None
+    ) -> Mark | None:
+        self._may_write()
+        return self._marks.mark(session, seq, name, by_seq)
+
+    def marks(self, session: str) -> Mapping[int, Mark]:  # noqa: D102
+        return self._marks.marks(session)
 
     def search(self, request: SearchRequest) -> SearchAnswer:  # noqa: D102
         if self._mode == "rw" and self._lag() > UNINDEXED_SCAN:

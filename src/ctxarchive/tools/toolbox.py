@@ -1,6 +1,6 @@
-"""The tools of an agent, and how a call becomes a result, whatever happens to it.
+"""What a tool is, and how a call of one becomes a result on the log, whatever happens to it.
 
-Appends nothing: the loop keeps calls and results paired.
+Decides nothing about which calls are allowed; a cancelled call is left to the host to answer.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import anyio
 import anyio.to_thread
 
+from ctxarchive.session.log import Session
 from ctxarchive.session.messages import TextBlock, ToolCallBlock, WireModel
+from ctxarchive.session.pairing import open_calls
+from ctxarchive.session.repair import append_result
 
 ToolAnswer = str | Sequence[WireModel]
 """A text, or content blocks."""
@@ -70,6 +74,47 @@ class Outcome:
 
     content: str | list[dict[str, Any]]
     is_error: bool
+
+
+Authorize = Callable[[ToolCallBlock], Awaitable[str | None]]
+"""Says why a call is denied; ``None`` lets it run."""
+
+
+async def run_calls(
+    session: Session,
+    calls: Sequence[ToolCallBlock],
+    tools: Mapping[str, Tool],
+    *,
+    authorize: Authorize,
+    place: Mapping[str, int],
+) -> None:
+    """Run a step's calls side by side; each result is on the log as soon as it is there.
+
+    Args:
+        session: where the calls stand, and their results go.
+        calls: what was called.
+        tools: what there is, by name.
+        authorize: asked before each call is run.
+        place: the ``turn`` and ``step`` they belong to.
+    """
+
+    async def answer(call: ToolCallBlock) -> None:
+        denied = await authorize(call)
+        if denied is not None:
+            outcome = Outcome(content=f"denied: {denied}", is_error=True)
+        else:
+            named = {"callId": call.id, "name": call.name, "arguments": call.arguments}
+            session.append("tool/call", {**place, **named})
+            # Before it acts: a crash must not make a tool look as if it had never started.
+            await session.flush()
+            outcome = await run_call(tools.get(call.name), call)
+        if call.id in open_calls(session):
+            append_result(session, call, outcome.content, is_error=outcome.is_error, place=place)
+
+    await session.flush()
+    async with anyio.create_task_group() as group:
+        for call in calls:
+            group.start_soon(answer, call)
 
 
 async def run_call(tool: Tool | None, call: ToolCallBlock) -> Outcome:
