@@ -155,9 +155,11 @@ class Tuning:
         results = self._measure(measurer, wanted, list(logs), "measuring")
         current, best = results[0], recommend(results[0], results[1:])
         for _ in range(self.rounds - 1):
-            if self.only_curve or self.sweeps:
+            known = [each.setting.config for each in results]
+            around = [each for each in sweep(base, best.setting) if each.config not in known]
+            if self.only_curve or self.sweeps or best is current or not around:
                 break
-            results += self._measure(measurer, sweep(base, best.setting), list(logs), "again")
+            results += self._measure(measurer, around, list(logs), "around the best")
             before, best = best, recommend(current, results[1:])
             if best is before:
                 break

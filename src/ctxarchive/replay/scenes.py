@@ -1,7 +1,9 @@
 """One log's compactions, each held at the moment when its additions are built.
 
 The log is read, replayed, filed and priced once; after that a scene builds its additions under any
-number of configurations, as a replay under them would have. Writes to the archive it is given only.
+number of configurations, as a replay under them would have; only what its span weighs stays as the
+current configuration made it, where an earlier checkpoint is part of it. Writes to the archive it is
+given and to nothing else.
 """
 
 from __future__ import annotations

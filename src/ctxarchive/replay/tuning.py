@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from ctxarchive.archive.settings import AnchorWeights, TranscriptConfig
-from ctxarchive.config.settings import describe
+from ctxarchive.config.settings import parse_settings
 from ctxarchive.errors import ConfigError
 from ctxarchive.replay.measuring import Measured
 
@@ -36,7 +34,7 @@ SWEPT: tuple[Mapping[str, Any], ...] = (
     {"transcript_tokens": 600},
     {"transcript_tokens": 1_200},
     {"transcript_tokens": 2_400},
-    {"transcript_tokens": None},
+    {"transcript_tokens": 100_000},
     {"anchor_tokens": 0},
     {"anchor_tokens": 800},
     {"anchor_tokens": 1_600},
@@ -51,10 +49,15 @@ WITHIN = 0.01
 WORTHWHILE = 0.02
 """Share of the added tokens that a change must save to be recommended over the current setting."""
 
+PARTS = frozenset({"keep_assistant", "tool_essence", "transcript_tokens", "anchor_tokens"})
+"""Fields that switch a part of the checkpoint off at 0. That is measured, to say what the part is
+worth, and not recommended: recall sees names, and nothing of what tells the model where it is."""
+
 RULE = (
     "fewest added tokens among the settings whose recall is within 0.01 of the best, of those that "
     "show as much of the user's text (within 0.01) and reach as much through pointers as the "
-    "current one; the current one, where it qualifies and that saves less than 2 % of the tokens"
+    "current one, and switch no part off; the current one, where it qualifies and that saves less "
+    "than 2 % of the tokens"
 )
 """How a setting is recommended."""
 
@@ -85,6 +88,14 @@ class Result:
     def in_view(self) -> int:
         """Those of them that the additions show."""
         return sum(each.in_view for each in self.measured)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no part of a checkpoint is switched off that the current setting shows."""
+        return not any(
+            key in PARTS and not value and value is not None
+            for key, value in self.setting.changes.items()
+        )
 
     @property
     def recall(self) -> float:
@@ -133,10 +144,7 @@ def altered(config: TranscriptConfig, changes: Mapping[str, Any]) -> TranscriptC
         if not isinstance(place, dict):
             raise ConfigError(f"transcript.{key}: {section} is no section")
         place[name] = value
-    try:
-        return TranscriptConfig.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"transcript.{describe(error, where=spelt(changes))}") from None
+    return parse_settings({"transcript": values}, where=spelt(changes)).transcript
 
 
 def spelt(changes: Mapping[str, Any]) -> str:
@@ -211,7 +219,8 @@ def recommend(current: Result, results: Sequence[Result]) -> Result:
     safe = [
         result
         for result in (current, *results)
-        if result.user_text >= current.user_text - WITHIN
+        if result.whole
+        and result.user_text >= current.user_text - WITHIN
         and result.reachable >= current.reachable - WITHIN / 10
     ]
     enough = max(result.recall for result in safe) - WITHIN
