@@ -15,6 +15,7 @@ from ctxarchive.archive.calls import outcome
 from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import ANCHORS_TITLE, Holding, index_text, short_index
+from ctxarchive.archive.redaction import Redactor
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, span_entry
 from ctxarchive.compaction.checkpoint import frame
@@ -70,10 +71,12 @@ class AdditionsBuilder:
     meter: TokenMeter
     tool_name: str
     """What the host calls the search tool."""
+    redactor: Redactor | None = None
+    """What masks events before anything is made of them."""
 
     def build(self, input: SummaryInput, summary: Summary, kept: Kept) -> str:
         """The additions behind ``summary``, within their budget; empty where nothing fits."""
-        history = history_of(input.session)
+        history = history_of(input.session, self.redactor)
         limits = self._limits(input, summary)
         standing = [
             _marked(item, kept.marks) or self._standing(item, history) for item in kept.older

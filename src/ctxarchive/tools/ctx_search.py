@@ -15,6 +15,7 @@ from ctxarchive.errors import KnowledgeError, ToolInputError
 from ctxarchive.knowledge.records import SEQ_LIMIT, Record, SourceRef, parse_source, source_label
 from ctxarchive.knowledge.store import Hit, KnowledgeBase, Scope, SearchAnswer, SearchRequest
 from ctxarchive.tools.arguments import CtxSearchInput, moment, parse_input
+from ctxarchive.tools.purged import gone, gone_within
 
 NAME = "ctx_search"
 
@@ -176,18 +177,23 @@ class CtxSearchTool:
         sources = self._sources(asked.source)
         if sources is None:
             raise ToolInputError("seq: name the source it belongs to (session/<id>)")
-        record = next(
-            (
-                found
-                for source in sources
-                if (found := self._knowledge.get(source.session, seq)) is not None
-                and source.layer in {None, found.layer}
-                and self._visible(found.session, found.seq)
-            ),
-            None,
-        )
-        if record is None:
-            return self._absent(sources, seq)
+        try:
+            record = next(
+                (
+                    found
+                    for source in sources
+                    if self._visible(source.session, seq)
+                    and (found := self._knowledge.get(source.session, seq)) is not None
+                    and source.layer in {None, found.layer}
+                ),
+                None,
+            )
+            if record is None:
+                return self._absent(sources, seq)
+        except KnowledgeError as error:
+            if error.code != "purged":
+                raise
+            return gone(sources[0].session, seq)
         offset = min(asked.offset or 0, len(record.text))
         end = len(record.text)
         if asked.length is not None:
@@ -198,8 +204,9 @@ class CtxSearchTool:
         where = ", ".join(f'"{source_label(s.session, s.layer)}"' for s in sources)
         lines = [f"No record with seq {seq} in {where}."]
         for source in sources:
-            other = self._knowledge.get(source.session, seq)
-            if other is not None and self._visible(other.session, other.seq):
+            visible = self._visible(source.session, seq)
+            other = self._knowledge.get(source.session, seq) if visible else None
+            if other is not None:
                 label = source_label(other.session, other.layer)
                 lines.append(f'seq {seq} is in source "{label}".')
         lines += self._existing(sources)
@@ -240,9 +247,10 @@ class CtxSearchTool:
             left -= len(part) + 2
             record = upcoming
         if record is None:
+            note = gone_within(self._knowledge, scope)
             if parts:
-                return "\n\n".join(parts)
-            lines = ["No records in that range.", *self._existing(scope.sources)]
+                return "\n\n".join([*parts, note] if 0 < len(note) <= left else parts)
+            lines = [note or "No records in that range.", *self._existing(scope.sources)]
             return _within("\n".join(lines), self._max)
         if parts:
             return "\n\n".join([*parts, _continue_list(asked, scope, record.seq - 1)])
@@ -316,6 +324,7 @@ _TIERS = {
     "strict": "all words",
     "any": "any of the words",
     "substring": "substring",
+    "semantic": "words and meaning",
     "none": "nothing",
 }
 
