@@ -50,7 +50,11 @@ SAMPLES = {
 """Tokens that are masked as a whole, wherever they stand."""
 
 INSIDE = {
-    "aws secret": ("aws_secret_access_key = ", "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYEXAMPLEKEY", "\n"),
+    "aws secret": (
+        "aws_secret_access_key = ",
+        "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYEXAMPLEKEY",
+        "\n",
+    ),
     "bearer": ("Authorization: Bearer ", "abc.def-" + BODY, "\r\n"),
     "basic": ('{"authorization": "Basic ', "dXNlcjpwYXNz" + "d29yZA==", '"}'),
     "api key header": ("x-api-key: ", "k-" + BODY, "\n"),
@@ -135,7 +139,9 @@ strings = st.lists(
 ).map(" ".join)
 values = st.recursive(
     st.one_of(strings, st.integers(), st.booleans(), st.none()),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -275,9 +281,7 @@ class Host:
         """A user, a call and a result that all hold the secret, and much besides."""
         append = self.session.append
         said = [{"type": "text", "text": f"use {self.secret} and never print it. " + "why " * 500}]
-        append(
-            "user/message", {"content": said, "source": {"kind": "user"}}, surface_op="append"
-        )
+        append("user/message", {"content": said, "source": {"kind": "user"}}, surface_op="append")
         for number in range(3):
             call = {
                 "type": "tool-call",
@@ -321,7 +325,9 @@ def test_no_file_and_no_addition_holds_a_secret_and_every_pointer_still_resolves
         host.work()
         result = anyio.run(engine(knowledge, REDACTOR).compact_now, host)
         assert result is not None
-        checkpoint = host.session.event_at(result.checkpoint_seq).wire()["data"]["content"][0]["text"]
+        checkpoint = host.session.event_at(result.checkpoint_seq).wire()["data"]["content"][0][
+            "text"
+        ]
         _, _, additions = checkpoint.partition("</summary>")
         assert host.secret not in additions
         assert MASK in additions
@@ -354,7 +360,9 @@ def test_a_log_compared_with_what_was_masked_is_redacted_not_different(
     assert found.redacted == found.compared >= 5
 
 
-@pytest.mark.parametrize("first", [None, REDACTOR], ids=["clear, then masked", "masked, then clear"])
+@pytest.mark.parametrize(
+    "first", [None, REDACTOR], ids=["clear, then masked", "masked, then clear"]
+)
 def test_a_setting_that_changed_meanwhile_is_no_conflict(
     knowledge: SqliteKnowledgeBase, first: Redactor | None
 ) -> None:

@@ -167,7 +167,9 @@ def test_retention_names_what_it_takes(cli: Cli, archive: Path, tmp_path: Path) 
     assert told[-1].startswith("2 sessions purged; ")
 
 
-def test_an_export_holds_every_record_in_both_forms(cli: Cli, archive: Path, tmp_path: Path) -> None:
+def test_an_export_holds_every_record_in_both_forms(
+    cli: Cli, archive: Path, tmp_path: Path
+) -> None:
     """As JSON lines on stdout, and as a table in a file for its owner only."""
     lines = cli("export", archive).lines
     assert [(each["session"], each["seq"]) for each in lines] == [

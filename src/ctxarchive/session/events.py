@@ -392,19 +392,16 @@ class CompactionPrune(Event):
 
 
 class ArchiveFiledData(WireModel):
-    """What a filing put into the archive."""
+    """What a filing put into the archive: every event up to ``through_seq`` that was not purged."""
 
     compaction_id: str
     through_seq: int
-    """Every event up to this seq is archived."""
     constraint: int = 0
     finding: int = 0
     narrative: int = 0
     already: int = 0
     purged: int = 0
-    """Events that were purged before, and so are not archived."""
-    redacted: int = 0
-    """Events whose keys and tokens were masked before they were archived."""
+    redacted: int = 0  # of those above, with keys or tokens masked
 
 
 class ArchiveFiled(Event):
