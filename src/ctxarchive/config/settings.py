@@ -36,6 +36,8 @@ class Settings(BaseModel):
     """How tokens are counted."""
     archive: Path | None = None
     """The archive's file, for a host that mounts it; commands take theirs from `--archive`."""
+    semantic: bool = False
+    """Whether `ctx_search` also finds by meaning; needs the extra `semantic`."""
     compaction: CompactionPolicy = CompactionPolicy()
     """When to compact and how far."""
     transcript: TranscriptConfig = TranscriptConfig()

@@ -14,8 +14,9 @@ from typing import Any, Literal, Self
 
 from ctxarchive.knowledge.records import Kind, Layer, Mark, MarkName, Record, SourceRef
 
-Tier = Literal["strict", "any", "substring", "none"]
-"""Which way of matching gave the hits: all words, any of the words, substrings, or nothing did."""
+Tier = Literal["strict", "any", "substring", "semantic", "none"]
+"""Which way of matching gave the hits: all words, any of the words, substrings, words and meaning
+together, or nothing did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

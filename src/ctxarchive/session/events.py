@@ -41,13 +41,9 @@ class Replace(WireModel):
     """Last seq of the run, on the current surface, not before the first."""
 
 
-def _operation(value: Any) -> str:
-    return "replace" if isinstance(value, dict | Replace) else "append"
-
-
 SurfaceOp = Annotated[
     Annotated[Literal["append"], Tag("append")] | Annotated[Replace, Tag("replace")],
-    Discriminator(_operation),
+    Discriminator(lambda value: "replace" if isinstance(value, dict | Replace) else "append"),
 ]
 
 
@@ -401,7 +397,8 @@ class ArchiveFiledData(WireModel):
     narrative: int = 0
     already: int = 0
     purged: int = 0
-    redacted: int = 0  # of those above, with keys or tokens masked
+    redacted: int = 0
+    """Of all these, those of which keys or tokens were masked before."""
 
 
 class ArchiveFiled(Event):

@@ -324,6 +324,7 @@ _TIERS = {
     "strict": "all words",
     "any": "any of the words",
     "substring": "substring",
+    "semantic": "words and meaning",
     "none": "nothing",
 }
 

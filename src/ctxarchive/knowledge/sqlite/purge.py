@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.records import SEQ_LIMIT, source_label
-from ctxarchive.knowledge.sqlite.connection import Connection, Row, Value, unpack
+from ctxarchive.knowledge.sqlite.connection import Connection, Row, Value, remove_file, unpack
 from ctxarchive.knowledge.sqlite.index import Index
 from ctxarchive.knowledge.sqlite.records import Records
 from ctxarchive.knowledge.sqlite.tallies import recount
+from ctxarchive.knowledge.sqlite.vectors import vectors_path
 from ctxarchive.knowledge.sqlite.wording import Wording
 from ctxarchive.knowledge.store import PurgedSession, PurgeResult, Selection
 
@@ -88,6 +89,7 @@ class Purging:
         connection = self._connection
         with connection.held():
             last = connection.value("SELECT coalesce(max(number), 0) FROM purges")
+            remove_file(vectors_path(connection.path))  # what was purged left a vector there
             clean = self._index.scrub()
             clean &= connection.compact()
             if clean:

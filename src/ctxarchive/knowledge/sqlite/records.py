@@ -391,12 +391,17 @@ def _around(bounds: Mapping[int, int]) -> list[KeyRange]:
     return [keys for keys in ranges if keys.first <= keys.last]
 
 
-def conditions(scope: Scope, keys: KeyRange, *, table: str = "") -> tuple[str, dict[str, Value]]:
-    """The SQL condition on rows of ``records`` for one range of a scope, and its bindings."""
+def conditions(
+    scope: Scope, keys: KeyRange, *, table: str = "", layered: bool = True
+) -> tuple[str, dict[str, Value]]:
+    """The SQL condition on rows of ``records`` for one range of a scope, and its bindings.
+
+    Without ``layered`` it says nothing of layers: for rows that have a key and no layer.
+    """
     dot = f"{table}." if table else ""
     terms = [f"{dot}key BETWEEN :first AND :last"]
     bindings: dict[str, Value] = {"first": keys.first, "last": keys.last}
-    if keys.layers is not None:
+    if layered and keys.layers is not None:
         named = ", ".join(f"'{layer}'" for layer in sorted(keys.layers))
         terms.append(f"{dot}layer IN ({named})")
     if scope.sources is None:

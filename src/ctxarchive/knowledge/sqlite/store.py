@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.records import Layer, Mark, MarkName, Record, Renderer
+from ctxarchive.knowledge.semantic import SemanticModel
 from ctxarchive.knowledge.sqlite.connection import (
     Connection,
     Mode,
@@ -18,11 +19,13 @@ from ctxarchive.knowledge.sqlite.connection import (
 )
 from ctxarchive.knowledge.sqlite.index import Index
 from ctxarchive.knowledge.sqlite.marks import Marks
+from ctxarchive.knowledge.sqlite.meaning import Meaning
 from ctxarchive.knowledge.sqlite.purge import Purging
 from ctxarchive.knowledge.sqlite.records import Records
 from ctxarchive.knowledge.sqlite.schema import open_records
 from ctxarchive.knowledge.sqlite.search import Searcher
 from ctxarchive.knowledge.sqlite.tables import Tables
+from ctxarchive.knowledge.sqlite.vectors import Vectors
 from ctxarchive.knowledge.sqlite.verify import verify
 from ctxarchive.knowledge.store import (
     Finding,
@@ -50,7 +53,13 @@ class SqliteKnowledgeBase(KnowledgeBase):
     """
 
     def __init__(
-        self, connection: Connection, *, render: Renderer, mode: Mode, busy_timeout_ms: int
+        self,
+        connection: Connection,
+        *,
+        render: Renderer,
+        mode: Mode,
+        busy_timeout_ms: int,
+        semantic: SemanticModel | None = None,
     ) -> None:
         self.path = connection.path
         self._connection = connection
@@ -61,6 +70,10 @@ class SqliteKnowledgeBase(KnowledgeBase):
         self._index = Index(self._records, mode=mode, busy_timeout_ms=busy_timeout_ms)
         self._purging = Purging(self._records, self._index)
         self._searcher = Searcher(self._records, self._index)
+        self._meaning: Meaning | None = None
+        if semantic is not None:
+            vectors = Vectors(self._records, semantic, mode=mode, busy_timeout_ms=busy_timeout_ms)
+            self._meaning = Meaning(self._records, vectors, semantic)
 
     @classmethod
     def open(
@@ -71,6 +84,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
         mode: Mode = "rw",
         create: bool = True,
         busy_timeout_ms: int = 5_000,
+        semantic: SemanticModel | None = None,
     ) -> Self:
         """Open an archive; a new one is made, for its owner only, where the mode allows it.
 
@@ -80,6 +94,8 @@ class SqliteKnowledgeBase(KnowledgeBase):
             mode: ``ro`` never writes, not even the index.
             create: whether to make an archive where there is none.
             busy_timeout_ms: how long to wait for another writer.
+            semantic: searches by meaning too, where given; its vectors lie beside the archive as
+                ``<name>.vectors.db``, made when a search first needs them.
 
         Raises:
             KnowledgeError: ``missing``, ``foreign`` (the file is then left as it was), ``newer``,
@@ -89,7 +105,13 @@ class SqliteKnowledgeBase(KnowledgeBase):
             Path(path).absolute(), mode=mode, create=create, busy_timeout_ms=busy_timeout_ms
         )
         try:
-            return cls(connection, render=render, mode=mode, busy_timeout_ms=busy_timeout_ms)
+            return cls(
+                connection,
+                render=render,
+                mode=mode,
+                busy_timeout_ms=busy_timeout_ms,
+                semantic=semantic,
+            )
         except BaseException:
             connection.close()
             raise
@@ -137,6 +159,11 @@ class SqliteKnowledgeBase(KnowledgeBase):
         return self._marks.marks(session)
 
     def search(self, request: SearchRequest) -> SearchAnswer:  # noqa: D102
+        if self._meaning is not None:
+            return self._meaning.search(request, self._by_words)
+        return self._by_words(request)
+
+    def _by_words(self, request: SearchRequest) -> SearchAnswer:
         if self._mode == "rw" and self._lag() > UNINDEXED_SCAN:
             self._index.index_pending()
         try:

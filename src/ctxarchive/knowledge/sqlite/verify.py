@@ -8,10 +8,12 @@ from typing import Final
 
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.folding import fold
+from ctxarchive.knowledge.passages import passages
+from ctxarchive.knowledge.query import Document
 from ctxarchive.knowledge.records import KINDS, LAYERS, SEQ_LIMIT
 from ctxarchive.knowledge.sqlite.checksums import checksum
 from ctxarchive.knowledge.sqlite.connection import Row, unpack
-from ctxarchive.knowledge.sqlite.index import TABLES, Index, strays, table_of
+from ctxarchive.knowledge.sqlite.index import TABLES, Index, ids_of, strays, table_of
 from ctxarchive.knowledge.sqlite.records import COLUMNS, Records
 from ctxarchive.knowledge.sqlite.tallies import COUNTED
 from ctxarchive.knowledge.store import Finding
@@ -117,11 +119,11 @@ def _strays(records: Records, index: Index) -> Iterator[Finding]:
     """What the index holds and the records do not, or in another table."""
     for table in TABLES:
         rows = records.connection.all(strays(table, index="search", records="main"))
-        for (key,) in rows:
+        for (number,) in rows:
             yield Finding(
                 code="stray",
-                message=f"{index.path}: {table} holds seq {key & SEQ_LIMIT - 1} of session"
-                f" {key >> 32}, which is not filed so",
+                message=f"{index.path}: {table} holds passage {number & 0xFFFFFFFF} of session"
+                f" {number >> 32}, whose record is not filed so",
             )
 
 
@@ -197,14 +199,16 @@ def _one(records: Records, row: Row) -> Iterator[Finding]:
 
 def _sizes(records: Records, rows: list[Row]) -> dict[tuple[str, int], int]:
     """How many words the index holds of each record between the first and the last of ``rows``."""
-    return {
-        (table, key): _varints(sizes)
-        for table in TABLES
-        for key, sizes in records.connection.all(
-            f"SELECT id, sz FROM search.{table}_docsize WHERE id BETWEEN ? AND ?",
-            (rows[0][0], rows[-1][0]),
-        )
-    }
+    sizes: dict[tuple[str, int], int] = {}
+    first, last = rows[0][0], rows[-1][0]
+    for table in TABLES:
+        for key, packed in records.connection.all(
+            f"SELECT p.key, d.sz FROM search.passages AS p JOIN search.{table}_docsize AS d"
+            " ON d.id = p.id WHERE p.id BETWEEN ? AND ? AND p.key BETWEEN ? AND ?",
+            (*ids_of(first, last), first, last),
+        ):
+            sizes[table, key] = sizes.get((table, key), 0) + _varints(packed)
+    return sizes
 
 
 def _varints(sizes: bytes) -> int:
@@ -232,8 +236,8 @@ def _indexed(
             seq=seq,
         )
         return
-    folded = fold(records.readable(event, head))
-    words = len(folded.body.split()) + len(folded.names.split())
+    parts = passages(records.readable(event, head))
+    words = sum(Document(fold(part.text)).length for part in parts)
     if held != words:
         yield Finding(
             code="stale",
