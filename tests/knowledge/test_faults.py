@@ -46,6 +46,7 @@ class Disk(apsw.VFS):
         self.cause: type[apsw.Error] = apsw.FullError
 
     def xOpen(self, name: object, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        """A file on this disk."""
         return File(self, name, flags)
 
     def step(self) -> None:
@@ -66,14 +67,17 @@ class File(apsw.VFSFile):
         self._disk = disk
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+        """Write, if the disk lets it."""
         self._disk.step()
         super().xWrite(data, offset)
 
     def xSync(self, flags: int) -> None:  # noqa: N802
+        """Sync, if the disk lets it."""
         self._disk.step()
         super().xSync(flags)
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802
+        """Truncate, if the disk lets it."""
         self._disk.step()
         super().xTruncate(newsize)
 
@@ -113,7 +117,7 @@ def test_a_filing_refused_at_any_write_leaves_what_was_there(
                 ended = True
             except KnowledgeError as error:
                 assert error.code == code  # noqa: PT017
-                assert "\n" not in str(error)
+                assert "\n" not in str(error)  # noqa: PT017
                 refused += 1
                 ended = False
             disk.left = None
