@@ -347,9 +347,9 @@ class Index:
             raise KnowledgeError("corrupt", f"{self.path}: not the index of this archive")
 
     def _close_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = self._written = None
+        writer, self._writer, self._written = self._writer, None, None
+        if writer is not None:
+            writer.close()  # may fail where the disk does, and is not tried again
 
     def _batch(self) -> int | None:
         """Index the next records after the watermark; ``None`` when there are none."""
