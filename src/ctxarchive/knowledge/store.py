@@ -85,6 +85,8 @@ class SearchRequest:
     scope: Scope = field(default_factory=Scope)
     limit: int = 5
     """At most so many hits."""
+    loosest: Tier = "substring"
+    """The last way of matching that is tried; ``strict`` for all words or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
