@@ -50,6 +50,8 @@ class Answer:
     """At most as long as the tool's answers may be."""
     record: Record | None = None
     """The record that was fetched, where the call named one that is there."""
+    offset: int = 0
+    """Where in that record the text starts, in code points."""
 
 
 class CtxSearchTool:
@@ -150,7 +152,7 @@ class CtxSearchTool:
                 if asked.length is not None:
                     end = min(end, offset + asked.length)
                 text = part(record, self._mark(record), offset, end, self._max)
-                return Answer(text=text, record=record)
+                return Answer(text=text, record=record, offset=offset)
         if purged:
             return Answer(text=within("\n".join(dict.fromkeys(purged)), self._max))
         return Answer(text=self._absent(sources, seq))

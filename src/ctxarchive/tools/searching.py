@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ctxarchive.knowledge.records import source_label
-from ctxarchive.knowledge.store import Hit, KnowledgeBase, Scope, SearchAnswer, SearchRequest
+from ctxarchive.knowledge.store import (
+    Hit,
+    KnowledgeBase,
+    Scope,
+    SearchAnswer,
+    SearchRequest,
+    Tier,
+)
 from ctxarchive.tools.arguments import CtxSearchInput, clip
 from ctxarchive.tools.holdings import holdings
 from ctxarchive.tools.later import LaterMentions
@@ -23,8 +30,8 @@ DEFAULT_LIMIT: Final = 5
 MOST: Final = 50
 """Most results of a query."""
 
-ROUNDS: Final = 8
-"""How often the best ``MOST`` are asked for behind those that came, to find the newest of all."""
+ROUNDS: Final = 40
+"""Most searches for the newest or oldest of all that matches: seqs have 32 bits."""
 
 OUTSIDE: Final = 3
 """Most records outside the bounds of a query without results that are named."""
@@ -100,41 +107,64 @@ class Searching:
         limit = self._asked.limit or DEFAULT_LIMIT
         order = self._asked.order or "best"
         if order != "best":
-            answer, hits = self._by_age(query, newest=order == "newest")
+            answer, hits = self._by_age(query, limit, newest=order == "newest")
         else:
             # One more than is shown says whether there are more.
             answer = self._search(query, self._scope, limit + 1)
             hits = list(answer.hits)
         return _Found(answer=answer, hits=tuple(hits[:limit]), more=len(hits) > limit)
 
-    def _search(self, query: str, scope: Scope, limit: int) -> SearchAnswer:
-        return self._knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
+    def _search(
+        self, query: str, scope: Scope, limit: int, *, loosest: Tier = "substring"
+    ) -> SearchAnswer:
+        request = SearchRequest(query=query, scope=scope, limit=limit, loosest=loosest)
+        return self._knowledge.search(request)
 
-    def _by_age(self, query: str, *, newest: bool) -> tuple[SearchAnswer, list[Hit]]:
+    def _by_age(self, query: str, limit: int, *, newest: bool) -> tuple[SearchAnswer, list[Hit]]:
         """What matches, by age: of one session all of it, of several the best so many."""
-        answer = found = self._search(query, self._scope, MOST)
-        hits = {(hit.session, hit.seq): hit for hit in answer.hits}
         alone = len({source.session for source in self._scope.sources or ()}) == 1
-        for _ in range(ROUNDS):
-            if not alone or len(found.hits) < MOST:
-                break
-            edge = (max if newest else min)(hit.seq for hit in found.hits)
-            rest = (
-                replace(self._scope, after_seq=edge)
-                if newest
-                else replace(self._scope, before_seq=edge)
-            )
-            found = self._search(query, rest, MOST)
-            if found.tier != answer.tier:
-                break
-            hits.update(((hit.session, hit.seq), hit) for hit in found.hits)
-        one = len({session for session, _ in hits}) == 1
+        most = 2 * limit + 2 if alone else MOST
+        answer = self._search(query, self._scope, most)
+        hits = answer.hits
+        if alone and len(hits) == most:
+            hits = self._outermost(answer, limit, newest=newest)
+        one = len({hit.session for hit in hits}) == 1
         ordered = sorted(
-            hits.values(),
-            key=lambda hit: (0 if one else hit.time or 0, hit.seq),
-            reverse=newest,
+            hits, key=lambda hit: (0 if one else hit.time or 0, hit.seq), reverse=newest
         )
         return answer, ordered
+
+    def _outermost(self, answer: SearchAnswer, limit: int, *, newest: bool) -> tuple[Hit, ...]:
+        """More than ``limit`` of a session's newest or oldest hits, by halving what they lie in.
+
+        A bound behind which at least so many match, yet fewer than are asked for, is what is looked
+        for: behind it nothing is missing.
+        """
+        most = len(answer.hits)
+        edge, first = (max, min) if newest else (min, max)
+        near = first(hit.seq for hit in answer.hits)
+        far: int | None = None
+        bound = edge(hit.seq for hit in answer.hits)
+        outermost: tuple[Hit, ...] = ()
+        for _ in range(ROUNDS):
+            rest = (
+                replace(self._scope, after_seq=bound)
+                if newest
+                else replace(self._scope, before_seq=bound)
+            )
+            found = self._search(answer.query, rest, most, loosest=answer.tier)
+            hits = found.hits if found.tier == answer.tier else ()
+            if limit < len(hits) < most:
+                return hits
+            if len(hits) <= limit:
+                far, outermost = bound, hits
+            else:
+                near = bound
+            # Until something is behind which too few are: as far as anything was seen.
+            bound = edge(hit.seq for hit in hits) if far is None else near + (far - near) // 2
+            if bound in {near, far}:
+                break
+        return outermost or answer.hits
 
     # -- telling
 
@@ -179,7 +209,7 @@ class Searching:
             lines[0] += f": the same passage as seq {same}"
         else:
             lines.append(hit.snippet)
-        if hit.chars != len(hit.snippet):  # else all of it is shown
+        if not _complete(hit):
             lines.append(f"→ {hit_call(hit, self._reach.session)}")
         later = self._later.of(hit, query)
         if later is not None:
@@ -223,6 +253,11 @@ class Searching:
             for hit in hits
         )
         return [f"Outside these bounds: {named}. Try {query_call(query, wide, None)}"]
+
+
+def _complete(hit: Hit) -> bool:
+    """Whether a result shows all of its record."""
+    return hit.chars == len(hit.snippet) and not hit.snippet.startswith("…")
 
 
 def _advice(query: str) -> str:
