@@ -64,7 +64,7 @@ def ask(archive: SqliteKnowledgeBase, query: str, scope: Scope | None = None) ->
         ("TypeError: Cannot read properties of undefined (reading 'map')", 4), ("app.js:41", 4),
         ("東", 5), ("東京", 5), ("タワー", 5), ("行きました", 5),
         ("813227e", 6), ("813227e1144add70be0f", 6), ("813*", 6), ("v2.14.3-rc1", 6), ("14.3-rc1", 6),
-        ("🎉", 7), ("C++17", 7), ("!==", 7), ("=>", 7),
+        ("🎉", 7), ("C++17", 7), ("a !== b", 7), ("b => c", 7),
         ("cafe", 8), ("CAFÉ", 8), ("naive", 8), ("strasse", 8), ("한국", 8), ("검", 8),
         ("ENOENT", 9), ("'/etc/app.d/main.conf'", 9), ("main.conf", 9), ("no such file", 9),
         ("max_retries=7", 10), ("retries", 10), ('"foo-bar" and', 10), ("30s", 10),
@@ -89,8 +89,12 @@ def test_a_question_of_ten_words_still_gives_hits_and_says_how(filled: SqliteKno
 
 
 @pytest.mark.parametrize(
-    ("query", "seq"), [("tUserB", 1), ("ropertie", 4), ("京タ", 5), ("d/mai", 9), ("2.14.3", 6)]
-)
+    ("query", "seq"),
+    [
+        ("tUserB", 1), ("ropertie", 4), ("京タ", 5), ("d/mai", 9), ("2.14.3", 6),
+        ("!==", 7), ("=>", 7),
+    ],
+)  # fmt: skip
 def test_a_part_of_a_word_is_found_too(filled: SqliteKnowledgeBase, query: str, seq: int) -> None:
     answer = filled.search(SearchRequest(query=query))
     assert answer.hits[0].seq == seq
@@ -316,3 +320,33 @@ def test_filings_that_overlap_are_each_indexed_once(
         archive.put([make("s", seq, f"word{seq}") for seq in seqs])
     assert archive.index_pending() == 6
     assert archive.verify() == []
+
+
+def test_operators_must_stand_in_the_text_beside_the_words(
+    archive: SqliteKnowledgeBase, make: Make
+) -> None:
+    """They are no words of the index, and yet ``C`` is no answer to ``C++``."""
+    archive.put([make("s", 1, "written in C"), make("s", 2, "written in C++")])
+    for _ in range(2):
+        answer = archive.search(SearchRequest(query="C++"))
+        assert (answer.tier, [hit.seq for hit in answer.hits]) == ("strict", [2])
+        archive.index_pending()
+
+
+def test_the_words_of_a_long_record_are_found_wherever_they_stand(
+    archive: SqliteKnowledgeBase, make: Make
+) -> None:
+    """One record is one hit, and the hit says where: the passage that matches best."""
+    filler = "lorem ipsum dolor " * 400
+    text = f"alpha {filler} beta gamma {filler} delta"
+    archive.put([make("s", 1, text), *(make("s", 2 + place, filler) for place in range(20))])
+    for _ in range(2):
+        for query in ("alpha", "beta gamma", "delta", '"beta gamma"', "gamma lorem"):
+            answer = archive.search(SearchRequest(query=query))
+            assert answer.tier == "strict", query
+            assert [hit.seq for hit in answer.hits] == [1], query
+            at = answer.hits[0].offset
+            assert text[at:].split(maxsplit=1)[0] in query
+            if query != "gamma lorem":
+                assert "lorem" not in text[at:][:5]
+        archive.index_pending()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ctxarchive.archive.opening import open_archive
 from ctxarchive.errors import ConfigError, CtxArchiveError, KnowledgeError, ToolInputError
 from ctxarchive.knowledge.records import Layer, Record
 from ctxarchive.knowledge.sqlite.store import SqliteKnowledgeBase
+from ctxarchive.knowledge.store import Selection
 from ctxarchive.session.jsontext import dump_json
 from ctxarchive.tools.arguments import CtxSearchInput, moment, parse_input
 from ctxarchive.tools.ctx_search import LEAST_OUTPUT_CHARS, CtxSearchTool
@@ -92,18 +94,25 @@ def test_any_input_is_answered_within_the_bound_or_refused_in_one_line(
 ) -> None:
     """And a refusal of arguments shows a call that is taken."""
     tool = CtxSearchTool(knowledge, session="s", max_output_chars=most)
-    try:
-        answer = tool.run(call)
-    except CtxArchiveError as error:
-        assert len(str(error).splitlines()) == 1
-        assert len(str(error)) < 700
-        if isinstance(error, ToolInputError):
-            assert RIGHT_CALL.search(str(error)), str(error)
-        else:
-            assert isinstance(error, KnowledgeError)
-            assert error.code == "scope"
-    else:
+    answer = answered(tool, call)
+    if isinstance(answer, str):
         assert len(answer) <= most
+        return
+    assert len(str(answer).splitlines()) == 1
+    assert len(str(answer)) < 700
+    if isinstance(answer, ToolInputError):
+        assert RIGHT_CALL.search(str(answer)), str(answer)
+    else:
+        assert isinstance(answer, KnowledgeError)
+        assert answer.code == "scope"
+
+
+def answered(tool: CtxSearchTool, call: Any) -> str | CtxArchiveError:
+    """The answer, or the error that we raise on purpose; no other passes."""
+    try:
+        return tool.run(call)
+    except CtxArchiveError as error:
+        return error
 
 
 def test_every_call_that_a_refusal_shows_is_taken() -> None:
@@ -132,7 +141,13 @@ def test_every_call_that_a_refusal_shows_is_taken() -> None:
     listed=st.booleans(),
 )
 def test_following_the_printed_calls_reads_a_record_to_its_end(
-    knowledge: SqliteKnowledgeBase, text: str, most: int, session: str, start: int, listed: bool
+    knowledge: SqliteKnowledgeBase,
+    *,
+    text: str,
+    most: int,
+    session: str,
+    start: int,
+    listed: bool,
 ) -> None:
     """Put together, the parts are the text, whatever it holds and whoever the session is."""
     session = f"{session}-{len(knowledge.sessions())}"
@@ -205,7 +220,7 @@ def test_an_unknown_parameter_is_named_with_the_nearest(name: str, near: str) ->
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_true_and_false_are_no_numbers(flag: bool) -> None:
+def test_true_and_false_are_no_numbers(*, flag: bool) -> None:
     """A flag in the place of a seq means nothing plain."""
     with pytest.raises(ToolInputError, match="seq: Input should be a number, not true or false"):
         parse_input({"seq": flag})
@@ -269,27 +284,20 @@ def test_a_bound_in_which_nothing_can_be_said_is_refused(knowledge: SqliteKnowle
         CtxSearchTool(knowledge, max_output_chars=499)
 
 
-class Purged(SqliteKnowledgeBase):
-    """A store of which one record was purged, as the contract has it."""
-
-    def get(self, session: str, seq: int) -> Record | None:
-        """Refuse it."""
-        if (session, seq) == ("s", 2):
-            raise KnowledgeError(
-                "purged",
-                "/home/me/a.db: session/s, seq 2: was purged on 2026-03-01 and cannot be read",
-            )
-        return super().get(session, seq)
-
-
 def test_a_record_that_was_purged_is_told_as_such(tmp_path: Path) -> None:
-    """With the day, and without the file's place."""
-    from ctxarchive.archive.rendering import render
-
-    with Purged.open(tmp_path / "a.db", render=render) as base:
-        base.put([said(1, "one")])
+    """With the day, alone and in a list; the archive's file is not named."""
+    with open_archive(tmp_path / "a.db") as base:
+        base.put([said(1, "one"), said(2, "a secret"), said(3, "three")])
+        base.purge(Selection(sessions=("s",), first_seq=2, last_seq=2))
         tool = CtxSearchTool(base, session="s")
-        assert tool.run({"seq": 2}) == (
-            'seq 2 of "session/s": this record was purged on 2026-03-01; its text is gone for good.'
-        )
-        assert tool.run({"source": "session/s/finding", "seq": 1, "length": 2}).endswith("\non")
+        answer = tool.run({"source": "session/s/finding", "seq": 2})
+        today = datetime.now(UTC).date()
+        assert answer.startswith('seq 2 of "session/s": this record was purged on ')
+        assert re.findall(r"\d{4}-\d\d-\d\d", answer)[0] in {
+            str(today),
+            str(today - timedelta(days=1)),
+        }
+        assert "a.db" not in answer
+        assert "1 record of this range, seq 2..2, purged" in tool.run({"after_seq": -1})
+        assert "secret" not in tool.run({"queries": ["secret"]}).partition("\n")[2]
+        assert tool.run({"seq": 1}).endswith("\none")

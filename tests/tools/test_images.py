@@ -58,9 +58,14 @@ def test_a_fetched_record_brings_its_images(tmp_path: Path) -> None:
         assert isinstance(image, ImageBlock)
         assert image.wire() == PICTURE
         assert len(tool.run({"seq": 2})) == 3
-        for call in ({"seq": 1, "offset": 600}, {"after_seq": -1}, {"queries": ["look"]}):
+        calls: list[dict[str, Any]] = [
+            {"seq": 1, "offset": 600},
+            {"after_seq": -1},
+            {"queries": ["look"]},
+        ]
+        for call in calls:
             assert tool.run(call) == search.run(call)
-        call = ToolCallBlock(type="tool-call", id="x", name="ctx_search", arguments='{"seq": 1}')
-        outcome = anyio.run(run_call, tool, call)
+        made = ToolCallBlock(type="tool-call", id="x", name="ctx_search", arguments='{"seq": 1}')
+        outcome = anyio.run(run_call, tool, made)
         assert outcome.content[1] == PICTURE
         assert not outcome.is_error

@@ -56,7 +56,7 @@ def laters(answer: str) -> list[str]:
 
 @pytest.mark.parametrize("indexed", [False, True])
 def test_a_result_names_later_records_of_the_same_thing(
-    knowledge: SqliteKnowledgeBase, indexed: bool
+    knowledge: SqliteKnowledgeBase, *, indexed: bool
 ) -> None:
     """By seq, of those that came after it, whoever made them; a checkpoint is no news."""
     knowledge.put(
@@ -142,7 +142,7 @@ def test_the_look_ups_of_a_call_are_bounded(
     )
     knowledge.index_pending()
     asked: list[str] = []
-    behind = later_module.LaterMentions._behind  # noqa: SLF001 - counted, not replaced
+    behind = later_module.LaterMentions._behind
 
     def counted(self: later_module.LaterMentions, *given: object) -> object:
         asked.append(str(given[1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Most hits a query.",
 )
+@click.option("--semantic", is_flag=True, help="Find by meaning too; needs the extra semantic.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     archive: Path,
@@ -52,13 +54,14 @@ def command(
     after: str | None,
     before: str | None,
     limit: int,
+    semantic: bool,
     as_json: bool,
 ) -> int:
     """Search an archive."""
     from ctxarchive.knowledge.store import Scope, SearchRequest
 
     after_time, before_time = _moment(after, "--after", -1), _moment(before, "--before", 0)
-    with open_existing(archive) as knowledge:
+    with _opened(archive, semantic=semantic) as knowledge:
         scope = Scope(
             sources=_sources(knowledge, session, sources),
             after_seq=after_seq,
@@ -81,6 +84,21 @@ def command(
         for answer in answers:
             _print(answer, marks)
     return DONE if any(answer.hits for answer in answers) else FAILED
+
+
+def _opened(archive: Path, *, semantic: bool) -> KnowledgeBase:
+    """The archive; by meaning, what it makes of the records is kept where that is possible.
+
+    Raises:
+        ConfigError: when the extra is not installed.
+        KnowledgeError: when the archive cannot be opened.
+    """
+    if not semantic:
+        return open_existing(archive)
+    from ctxarchive.integrations.semantic import static_embeddings
+
+    writable = os.access(archive, os.W_OK) and os.access(archive.absolute().parent, os.W_OK)
+    return open_existing(archive, "rw" if writable else "ro", semantic=static_embeddings())
 
 
 def _sources(

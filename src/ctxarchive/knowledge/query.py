@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ctxarchive.knowledge.folding import SYMBOL, Folded, fold, parts, plain, positions, single
+from ctxarchive.knowledge.folding import (
+    OPERATORS,
+    Folded,
+    fold,
+    parts,
+    plain,
+    positions,
+    single,
+    words,
+)
+from ctxarchive.knowledge.passages import PASSAGE, WINDOW
 
 MOST_TERMS: Final = 32
 """A query's further chunks are not matched strictly; FTS5 refuses very deep expressions."""
@@ -27,60 +37,46 @@ _ANCHOR: Final = re.compile(r"[A-Za-z0-9]+")
 _LONGEST_ANCHOR: Final = 64
 _SNIPPET: Final = 200
 _LEAD: Final = 60
+_WITHIN: Final = 2 * PASSAGE
+"""No passage is longer, save where a line has no white space."""
 
 
 class Document:
     """A folded text in the shape that terms count in."""
 
-    __slots__ = ("body", "length", "names")
+    __slots__ = ("length", "words")
 
     def __init__(self, folded: Folded) -> None:
-        words = folded.body.split()
-        names = folded.names.split()
-        self.body = f" {' '.join(words)} "
-        self.names = f" {' '.join(names)} "
-        self.length = len(words) + len(names)
+        found = words(folded.indexed)
+        self.words = f" {' '.join(found)} "
+        self.length = len(found)
         """Words in all, as the index counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One thing to be matched: any of some word sequences, and all of some code words."""
+    """One thing to be matched: any of some word sequences."""
 
-    words: tuple[tuple[str, ...], ...] = ()
+    words: tuple[tuple[str, ...], ...]
     """Sequences of words, each of which would do."""
-    symbols: tuple[str, ...] = ()
     prefix: bool = False
     """Whether the last word of a sequence may go on."""
 
     @property
     def phrases(self) -> int:
         """How many FTS5 phrases ``expression`` is made of, in order."""
-        return len(self.words) + len(self.symbols)
+        return len(self.words)
 
     def expression(self) -> str:
         """The FTS5 expression; every word is quoted."""
         star = " *" if self.prefix else ""
         wanted = [f'"{" ".join(sequence)}"{star}' for sequence in self.words]
-        required = [f'"{symbol}"' for symbol in self.symbols]
-        if wanted:
-            required.insert(0, wanted[0] if len(wanted) == 1 else f"({' OR '.join(wanted)})")
-        return required[0] if len(required) == 1 else f"({' AND '.join(required)})"
-
-    def tally(self, counts: Iterable[int]) -> int:
-        """How often the term occurs, from the counts of its phrases in order; 0 for no match."""
-        numbers = list(counts)
-        symbols = numbers[len(self.words) :]
-        if symbols and not all(symbols):
-            return 0
-        return sum(numbers[: len(self.words)]) if self.words else min(symbols)
+        return wanted[0] if len(wanted) == 1 else f"({' OR '.join(wanted)})"
 
     def count(self, document: Document) -> int:
         """How often the term occurs in a text that is scanned."""
         end = "" if self.prefix else " "
-        wanted = [f" {' '.join(sequence)}{end}" for sequence in self.words]
-        wanted += [f" {symbol} " for symbol in self.symbols]
-        return self.tally(document.body.count(word) + document.names.count(word) for word in wanted)
+        return sum(document.words.count(f" {' '.join(each)}{end}") for each in self.words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +95,8 @@ class ParsedQuery:
     anchors: tuple[str, ...]
     """For each needle, the longest run of ASCII letters and digits in it as it was asked for; may
     be empty. Whatever holds the chunk literally holds this, whichever way JSON escapes the rest."""
+    signs: tuple[str, ...]
+    """Operators that stand beside the words; a strict match needs each in the text."""
     spelt: str
     """The query, where it is one chunk whose capitals or signs the terms leave out; else empty."""
 
@@ -113,6 +111,7 @@ def parse(query: str) -> ParsedQuery:
     loose: dict[Term, None] = {}
     phrases: dict[str, None] = {}
     needles: dict[str, str] = {}
+    signs: dict[str, None] = {}
     spelt: list[str] = []
     for match in _CHUNK.finditer(query):
         quoted = match[1] is not None
@@ -127,7 +126,9 @@ def parse(query: str) -> ParsedQuery:
             needles[needle] = max(_ANCHOR.findall(chunk), key=len, default="")[:_LONGEST_ANCHOR]
             if quoted:
                 phrases[needle] = None
-        if term := _term(chunk, prefix=prefix, whole=not quoted):
+            else:
+                signs.update(dict.fromkeys(OPERATORS.findall(chunk)))
+        for term in _terms(chunk, prefix=prefix, whole=not quoted):
             terms[term] = None
             loose[term] = None
             loose.update(dict.fromkeys(_pieces(term)))
@@ -138,27 +139,41 @@ def parse(query: str) -> ParsedQuery:
         phrases=tuple(phrases),
         needles=tuple(needles),
         anchors=tuple(needles.values()),
+        signs=tuple(signs),
         spelt=spelt[0] if len(spelt) == 1 else "",
     )
 
 
-def locate(text: str, parsed: ParsedQuery) -> int:
-    """Where in ``text`` the query is met first, in code points; 0 where that cannot be told.
+def locate(text: str, parsed: ParsedQuery, start: int = 0) -> int:
+    """Where in ``text`` the query is met first, in code points; ``start`` where that cannot be told.
 
     The longest chunk that is there literally wins; else the first word that a term asks for.
+
+    Args:
+        text: the record's text.
+        parsed: what is looked for.
+        start: where the passage begins that matched; what is before it is looked at last.
     """
+    if start:
+        found = _locate(text[start : start + _WITHIN], parsed)
+        if found is not None:
+            return start + found
+    return _locate(text, parsed) or start
+
+
+def _locate(text: str, parsed: ParsedQuery) -> int | None:
     for needle in sorted(parsed.needles, key=len, reverse=True):
         pattern = r"\s+".join(map(re.escape, needle.split()))
         if found := re.search(pattern, text, re.IGNORECASE):
             return found.start()
     wanted = {word for term in parsed.loose for sequence in term.words for word in sequence}
     heads = tuple(sequence[-1] for term in parsed.loose if term.prefix for sequence in term.words)
-    for start, word, names in positions(text):
-        if not wanted.isdisjoint(word) or not wanted.isdisjoint(names):
+    for start, met in positions(text):
+        if not wanted.isdisjoint(met):
             return start
-        if heads and any(part.startswith(heads) for part in word):
+        if heads and any(word.startswith(heads) for word in met):
             return start
-    return 0
+    return None
 
 
 def snippet(text: str, offset: int) -> str:
@@ -171,19 +186,36 @@ def snippet(text: str, offset: int) -> str:
     return f"{'…' if start else ''}{body}{'…' if end < len(text) else ''}"
 
 
-def _term(chunk: str, *, prefix: bool, whole: bool) -> Term | None:
-    folded = fold(chunk)
-    symbols = tuple(name for name in folded.names.split() if name.startswith(SYMBOL))
-    body = tuple(folded.body.split())
-    sequences = dict.fromkeys([body] if body else [])
-    identifier = _IDENTIFIER.fullmatch(chunk) if whole else None
+def _terms(chunk: str, *, prefix: bool, whole: bool) -> list[Term]:
+    """What a chunk asks for: one term, or of a long chunk one for each window of it.
+
+    A window is short enough to stand whole in one of two passages that meet.
+    """
+    body = words(fold(chunk).body)
+    if not body:
+        return []
+    windows = [tuple(window) for window in _windows(body)]
+    terms = [Term(words=(window,)) for window in windows[:-1]]
+    sequences = dict.fromkeys(windows[-1:])
+    identifier = _IDENTIFIER.fullmatch(chunk) if whole and not terms else None
     if identifier and not any(map(single, chunk)):
         split = parts(identifier[1])
         if len(split) > 1:
             sequences.update(dict.fromkeys([("".join(split),), split]))
-    if not sequences and not symbols:
-        return None
-    return Term(words=tuple(sequences), symbols=symbols, prefix=prefix and bool(body))
+    return [*terms, Term(words=tuple(sequences), prefix=prefix)]
+
+
+def _windows(body: list[str]) -> Iterator[list[str]]:
+    """A sequence of words in pieces that passages do not part."""
+    window: list[str] = []
+    length = 0
+    for word in body:
+        if window and length + len(word) > WINDOW:
+            yield window
+            window, length = [], 0
+        window.append(word)
+        length += len(word) + 1
+    yield window
 
 
 def _pieces(term: Term) -> list[Term]:
@@ -206,5 +238,4 @@ def _pieces(term: Term) -> list[Term]:
                 pieces.append(Term(words=((word,),)))
             elif before and single(before[0]):
                 pieces.append(Term(words=((before, word),)))
-    pieces.extend(Term(symbols=(symbol,)) for symbol in term.symbols if term.phrases > 1)
     return pieces

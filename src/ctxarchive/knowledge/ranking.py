@@ -25,7 +25,7 @@ EXACT: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A record that matched."""
+    """A passage that matched."""
 
     key: int
     """The store's key; of one session, a higher one is newer."""
@@ -33,13 +33,15 @@ class Candidate:
     counts: tuple[int, ...]
     """How often each term of the query occurs, in the order of the terms."""
     length: int
-    """Words of the text."""
+    """Words of the passage."""
+    start: int = 0
+    """Where the passage begins in the record's text, in code points."""
 
 
 def rank(
     candidates: Sequence[Candidate], frequency: Sequence[int]
 ) -> list[tuple[float, Candidate]]:
-    """Score candidates, best first; ties go to the newer.
+    """Score candidates, best first; ties go to the newer. Of a record, its best passage counts.
 
     Args:
         candidates: what matched.
@@ -50,9 +52,9 @@ def rank(
     average = max(1.0, sum(each.length for each in candidates) / len(candidates))
     total = max(len(candidates), *frequency) if frequency else len(candidates)
     weights = [math.log(1 + (total - held + 0.5) / (held + 0.5)) for held in frequency]
-    order = {each.key: place for place, each in enumerate(sorted(candidates, key=_key))}
-    newest = max(1, len(candidates) - 1)
-    scored = []
+    order = {key: place for place, key in enumerate(sorted({each.key for each in candidates}))}
+    newest = max(1, len(order) - 1)
+    best: dict[int, tuple[float, Candidate]] = {}
     for each in candidates:
         norm = K1 * (1 - B + B * each.length / average)
         score = 0.0
@@ -60,9 +62,9 @@ def rank(
             if count:
                 score += weight * count * (K1 + 1) / (count + norm)
         score *= _DERIVED[each.kind] * (1 + _NEWEST * order[each.key] / newest)
-        scored.append((score, each))
-    scored.sort(key=lambda pair: (-pair[0], -pair[1].key))
-    return scored
+        if each.key not in best or best[each.key][0] < score:
+            best[each.key] = score, each
+    return sorted(best.values(), key=lambda pair: (-pair[0], -pair[1].key))
 
 
 def exactness(text: str, needles: Sequence[str]) -> float:
@@ -94,7 +96,3 @@ def _whole(text: str, needle: str) -> float:
 
 def _joins(character: str) -> bool:
     return character.isalnum() or character == "_"
-
-
-def _key(candidate: Candidate) -> int:
-    return candidate.key

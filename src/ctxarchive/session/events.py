@@ -401,6 +401,10 @@ class ArchiveFiledData(WireModel):
     finding: int = 0
     narrative: int = 0
     already: int = 0
+    purged: int = 0
+    """Events that were purged before, and so are not archived."""
+    redacted: int = 0
+    """Events whose keys and tokens were masked before they were archived."""
 
 
 class ArchiveFiled(Event):

@@ -6,16 +6,16 @@ cut. Reads one knowledge base; knows nothing of sessions or agents.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from ctxarchive.errors import ConfigError, KnowledgeError, ToolInputError
 from ctxarchive.knowledge.records import LAYERS, SEQ_LIMIT, Record, SourceRef, source_label
 from ctxarchive.knowledge.store import Hit, KnowledgeBase, Scope
 from ctxarchive.tools.arguments import NAME, CtxSearchInput, input_schema, parse_input, refusal
 from ctxarchive.tools.holdings import holdings
+from ctxarchive.tools.purged import gone, gone_within
 from ctxarchive.tools.reach import Reach
 from ctxarchive.tools.searching import Searching
 from ctxarchive.tools.wording import heading, part, range_call, within
@@ -38,8 +38,6 @@ LEAST_OUTPUT_CHARS = 500
 
 RANGE_BATCH = 200
 """Records read at once when whole records are listed."""
-
-_PURGED_ON: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +142,7 @@ class CtxSearchTool:
             except KnowledgeError as error:
                 if error.code != "purged":
                     raise
-                purged.append(_purged(source.session, seq, error))
+                purged.append(gone(self._knowledge, source.session, seq))
                 continue
             if record is not None and source.layer in {None, record.layer}:
                 offset = min(asked.offset or 0, len(record.text))
@@ -196,10 +194,11 @@ class CtxSearchTool:
             left -= len(text) + 2
             record = upcoming
         if record is None:
+            note = gone_within(self._knowledge, scope)
             if parts:
-                return "\n\n".join(parts)
+                return "\n\n".join([*parts, note] if 0 < len(note) <= left else parts)
             there = holdings(self._knowledge, self._reach, scope.sources)
-            return within("\n".join(["No records in that range.", *there]), self._max)
+            return within("\n".join([note or "No records in that range.", *there]), self._max)
         if parts:
             return "\n\n".join([*parts, range_call(asked, scope, record.seq - 1)])
         # Longer than an answer by itself: its beginning, how to go on in it, and behind it.
@@ -230,13 +229,3 @@ class CtxSearchTool:
             if len(found) < RANGE_BATCH:
                 return
             scope = replace(scope, after_seq=found[-1].seq)
-
-
-def _purged(session: str, seq: int, error: KnowledgeError) -> str:
-    """What is told of a record that was deleted on purpose; the store's file is not named."""
-    on = _PURGED_ON.findall(str(error))
-    when = f" on {on[-1]}" if on else ""
-    return (
-        f'seq {seq} of "{source_label(session)}": this record was purged{when}; '
-        "its text is gone for good."
-    )

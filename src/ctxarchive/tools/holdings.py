@@ -48,7 +48,8 @@ def _line(knowledge: KnowledgeBase, reach: Reach, info: SessionInfo) -> str:
         for count, first, last in ([seqs[layer]] if layer in seqs else [])
     )
     dates = "" if reach.last_seq(info.session, last) < last else _dates(info)
-    return f'"{source_label(info.session)}" holds {layers or "nothing"}{dates}'
+    purged = f", and {info.purged} purged" if info.purged and dates else ""
+    return f'"{source_label(info.session)}" holds {layers or "nothing"}{dates}{purged}'
 
 
 def _inherited(

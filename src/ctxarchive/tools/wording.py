@@ -28,6 +28,7 @@ TIERS: Final[dict[Tier, str]] = {
     "strict": "all words",
     "any": "any of the words",
     "substring": "substring",
+    "semantic": "words and meaning",
     "none": "nothing",
 }
 

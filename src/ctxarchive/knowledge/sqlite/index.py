@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from ctxarchive.errors import KnowledgeError
-from ctxarchive.knowledge.folding import FOLD_VERSION, fold
-from ctxarchive.knowledge.records import Kind
+from ctxarchive.knowledge.folding import FOLD_VERSION, TOKENIZER, fold
+from ctxarchive.knowledge.passages import PASSAGE, passages
+from ctxarchive.knowledge.records import KINDS, LAYERS, Kind
 from ctxarchive.knowledge.sqlite.connection import (
     Connection,
     Mode,
@@ -29,14 +30,19 @@ from ctxarchive.knowledge.sqlite.connection import (
 )
 from ctxarchive.knowledge.sqlite.records import Records
 
-FORMAT: Final = f"1.{FOLD_VERSION}"
-"""Of tables and of folding; an index of another format is made anew."""
+FORMAT: Final = f"2.{FOLD_VERSION}.{PASSAGE}"
+"""Of tables, folding and passages; an index of another format is made anew."""
 
 BATCH: Final = 500
 """Records indexed in one transaction."""
 
 TABLES: Final = ("originals", "derived")
 """Events as they happened, and text derived from them (checkpoints)."""
+
+INJECTED: Final = 4
+"""In ``passages.sort``, added to the layer's place in ``LAYERS``: text of the host."""
+SEVERAL: Final = 8
+"""Likewise: one of several passages of its record."""
 
 _PAGE_BYTES: Final = 16_384
 _DAMAGE: Final = frozenset({"corrupt", "foreign", "missing", "storage"})
@@ -68,6 +74,16 @@ class _RecordsDamagedError(KnowledgeError):
 def table_of(kind: Kind) -> str:
     """The table that indexes records of a kind."""
     return "derived" if kind == "checkpoint" else "originals"
+
+
+def strays(table: str, *, index: str, records: str) -> str:
+    """The SQL that selects the rows of an index table whose records are not filed so, or no more."""
+    kinds = ", ".join(f"'{kind}'" for kind in KINDS if table_of(kind) == table)
+    return (
+        f"SELECT d.id FROM {index}.{table}_docsize AS d LEFT JOIN {index}.passages AS p ON p.id = d.id"
+        f" LEFT JOIN {records}.records AS r ON r.key = p.key"
+        f" WHERE r.key IS NULL OR r.kind NOT IN ({kinds})"
+    )
 
 
 def index_path(records: Path) -> Path:
@@ -225,6 +241,33 @@ class Index:
         self.replace(force=True)
         return self.index_pending()
 
+    def scrub(self) -> bool:
+        """Write the file anew without what was purged; whether nothing of it is left anywhere.
+
+        An index that is not to be trusted is thrown away, and another made.
+        """
+        self._may_write()
+        if _identity(self.path) is None:
+            return True
+        try:
+            with self._lock:
+                writer = self._open_writer()
+                with writer.writing():
+                    for table in TABLES:
+                        gone = writer.all(strays(table, index="main", records="records"))
+                        writer.many(f"DELETE FROM {table} WHERE rowid = ?", gone)
+                        # The words of a deleted row stay in the index until its parts are merged.
+                        writer.all(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+                    writer.all(
+                        "DELETE FROM passages WHERE key NOT IN (SELECT key FROM records.records)"
+                    )
+                return writer.compact()
+        except KnowledgeError as error:
+            if error.code not in _DAMAGE:
+                raise
+        self.rebuild()
+        return True
+
     def replace(self, *, force: bool = False) -> None:
         """Put an empty index in the place of one that is not to be trusted (or of any)."""
         connection = self._records.connection
@@ -263,9 +306,14 @@ class Index:
             with fresh.writing():
                 for table in TABLES:
                     fresh.all(
-                        f"CREATE VIRTUAL TABLE {table} USING fts5(body, names, content = '',"
-                        " contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2')"
+                        f"CREATE VIRTUAL TABLE {table} USING fts5(words, content = '',"
+                        f" contentless_delete = 1, tokenize = '{TOKENIZER}')"
                     )
+                # An id is the session's ordinal * 2**32 + a number that counts up in the session.
+                fresh.all(
+                    "CREATE TABLE passages(id INTEGER PRIMARY KEY, key INTEGER NOT NULL,"
+                    " start INTEGER NOT NULL, sort INTEGER NOT NULL)"
+                )
                 fresh.all(
                     "CREATE TABLE state(archive TEXT NOT NULL, format TEXT NOT NULL,"
                     " filing INTEGER NOT NULL, token INTEGER NOT NULL, key INTEGER NOT NULL)"
@@ -319,20 +367,35 @@ class Index:
                 raise _RecordsDamagedError("corrupt", f"{records}: {reason}") from error
             if reached == mark:
                 return None
-            texts: dict[str, list[tuple[int, str, str]]] = {table: [] for table in TABLES}
-            for key, kind, head, event in rows:
-                folded = fold(self._records.readable(event, head))
-                texts[table_of(kind)].append((key, folded.body, folded.names))
-            for table, folded_rows in texts.items():
-                if folded_rows:
-                    writer.many(
-                        f"INSERT INTO {table}(rowid, body, names) VALUES (?, ?, ?)", folded_rows
-                    )
+            self._insert(writer, rows)
             writer.all(
                 "UPDATE state SET filing = ?, token = ?, key = ?",
                 (reached.filing, reached.token, reached.key),
             )
         return len(rows)
+
+    def _insert(self, writer: Connection, rows: list[Row]) -> None:
+        """Add records: their passages, and the words of each."""
+        free: dict[int, int] = {}
+        places: list[tuple[int, int, int, int]] = []
+        texts: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
+        for key, kind, layer, head, event in rows:
+            session = key >> 32
+            if session not in free:
+                free[session] = _next_id(writer, session)
+            text = self._records.readable(event, head)
+            parts = passages(text)
+            sort = LAYERS.index(layer) if layer in LAYERS else 0
+            sort += INJECTED * (kind == "injected") + SEVERAL * (len(parts) > 1)
+            table = texts[table_of(kind)]
+            for number, part in enumerate(parts, start=free[session]):
+                places.append((number, key, part.start, sort))
+                table.append((number, fold(part.text).indexed))
+            free[session] += len(parts)
+        writer.many("INSERT INTO passages VALUES (?, ?, ?, ?)", places)
+        for table_name, folded in texts.items():
+            if folded:
+                writer.many(f"INSERT INTO {table_name}(rowid, words) VALUES (?, ?)", folded)
 
     def _next_rows(self, writer: Connection, mark: _Watermark) -> tuple[list[Row], _Watermark]:
         rows: list[Row] = []
@@ -346,7 +409,7 @@ class Index:
             start = max(first, mark.key + 1) if number == mark.filing else first
             room = BATCH - len(rows)
             found = writer.all(
-                "SELECT key, kind, head, event FROM records.records"
+                "SELECT key, kind, layer, head, event FROM records.records"
                 " WHERE key BETWEEN ? AND ? AND filing = ? ORDER BY key LIMIT ?",
                 (start, last, number, room),
             )
@@ -361,6 +424,18 @@ class Index:
         """Close the index's own connection."""
         with self._lock:
             self._close_writer()
+
+
+def ids_of(first: int, last: int) -> tuple[int, int]:
+    """The passages' ids that the sessions of two keys, and all between, may have."""
+    return first >> 32 << 32, last | 0xFFFFFFFF
+
+
+def _next_id(writer: Connection, session: int) -> int:
+    """The first id that is free behind all passages of a session."""
+    first, last = ids_of(session << 32, session << 32)
+    newest = writer.value("SELECT max(id) FROM passages WHERE id BETWEEN ? AND ?", (first, last))
+    return first if newest is None else int(newest) + 1
 
 
 def _watermark(connection: Connection, schema: str) -> _Watermark:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Final
 
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.folding import fold, plain
+from ctxarchive.knowledge.passages import passages
 from ctxarchive.knowledge.query import Document, ParsedQuery, Term, locate, parse, snippet
 from ctxarchive.knowledge.ranking import Candidate, exactness, rank
-from ctxarchive.knowledge.records import Record
-from ctxarchive.knowledge.sqlite.connection import Row
-from ctxarchive.knowledge.sqlite.index import TABLES, Index, Stretch
+from ctxarchive.knowledge.records import LAYERS, Kind, Record
+from ctxarchive.knowledge.sqlite.connection import Row, Value
+from ctxarchive.knowledge.sqlite.index import INJECTED, TABLES, Index, Stretch, ids_of
 from ctxarchive.knowledge.sqlite.records import COLUMNS, KeyRange, Records, conditions
-from ctxarchive.knowledge.store import Hit, SearchAnswer, SearchRequest, Tier
+from ctxarchive.knowledge.store import Hit, Scope, SearchAnswer, SearchRequest, Tier
 
 STRICT_CANDIDATES: Final = 200
 """The newest so many records of a range that hold every term are ranked."""
@@ -82,7 +84,8 @@ class Searcher:
         if parsed.terms:
             question.scanned = list(self._scan(question))
             question.tried.append(f"strict: all of {len(parsed.terms)}")
-            if hits := self._hits(question, self._strict(question)):
+            required = (*parsed.phrases, *parsed.signs)
+            if hits := self._hits(question, self._strict(question), required):
                 return "strict", hits
         if question.request.loosest == "strict":
             return "none", []
@@ -93,7 +96,7 @@ class Searcher:
             return "substring", hits
         if len(parsed.loose) > 1:
             question.tried.append(f"any: one or more of {len(parsed.loose)}")
-            if hits := self._hits(question, self._any(question)):
+            if hits := self._hits(question, self._any(question), parsed.phrases):
                 return "any", hits
         if widely and not single and (hits := self._substrings(question)):
             return "substring", hits
@@ -103,74 +106,73 @@ class Searcher:
 
     def _strict(self, question: _Question) -> list[tuple[float, Candidate]]:
         terms = question.parsed.terms
-        found: dict[int, Candidate] = {}
-        for row in self._match(question, question.parsed.expression(), STRICT_CANDIDATES):
-            candidate = _candidate(row, terms)
-            if all(candidate.counts):
-                found[candidate.key] = candidate
+        found = [
+            _candidate(row, terms)
+            for row in self._match(question, question.parsed.expression(), STRICT_CANDIDATES)
+        ]
         if len(found) >= STRICT_CANDIDATES and (spelt := _as_in_json(question.parsed.spelt)):
-            for row in self._older(question, spelt, found):
-                found[row[0]] = _candidate(row, terms)
-        for scanned, counts in question.scanned:
-            if all(counts):
-                found[scanned.key] = Candidate(
-                    key=scanned.key, kind=scanned.kind, counts=counts, length=scanned.length
-                )
-        return rank(list(found.values()), [len(found)] * len(terms))
+            known = {candidate.key for candidate in found}
+            found.extend(_candidate(row, terms) for row in self._older(question, spelt, known))
+        found.extend(
+            replace(candidate, counts=counts)
+            for candidate, counts in question.scanned
+            if any(counts)
+        )
+        whole = _holding_all(found, len(terms))
+        found = [candidate for candidate in found if candidate.key in whole]
+        return rank(found, [len(whole)] * len(terms))
 
     def _any(self, question: _Question) -> list[tuple[float, Candidate]]:
         terms = question.parsed.loose
-        counts: dict[int, list[int]] = {}
-        about: dict[int, Candidate] = {}
+        counts: dict[tuple[int, int], list[int]] = {}
+        about: dict[tuple[int, int], Candidate] = {}
         for place, term in enumerate(terms):
             for row in self._match(question, term.expression(), LOOSE_CANDIDATES):
                 candidate = _candidate(row, (term,))
                 if candidate.counts[0]:
-                    about[candidate.key] = candidate
-                    counts.setdefault(candidate.key, [0] * len(terms))[place] = candidate.counts[0]
+                    at = (candidate.key, candidate.start)
+                    about[at] = candidate
+                    counts.setdefault(at, [0] * len(terms))[place] = candidate.counts[0]
         for scanned, _ in question.scanned:
-            about[scanned.key] = scanned
-            counts[scanned.key] = list(scanned.counts)
-        candidates = [
-            Candidate(key=key, kind=each.kind, counts=tuple(counts[key]), length=each.length)
-            for key, each in about.items()
-        ]
+            about[scanned.key, scanned.start] = scanned
+            counts[scanned.key, scanned.start] = list(scanned.counts)
+        candidates = [replace(each, counts=tuple(counts[at])) for at, each in about.items()]
         frequency = [
             sum(1 for each in candidates if each.counts[place]) for place in range(len(terms))
         ]
         return rank(candidates, frequency)
 
     def _match(self, question: _Question, expression: str, most: int) -> Iterator[Row]:
-        """Newest rows of the index that match: key, kind, counts of phrases."""
+        """Newest passages of the index that match: key, start, kind, counts of phrases."""
         if not question.attached:
             return
         for keys in question.ranges:
-            condition, bindings = conditions(question.request.scope, keys, table="r")
+            source, condition, bindings = _scoped(question.request.scope, keys)
             for table in TABLES:
                 yield from self._records.connection.all(
-                    f"SELECT r.key, r.kind, phrase_counts({table})"
-                    f" FROM search.{table} CROSS JOIN main.records AS r ON r.key = {table}.rowid"
-                    f" WHERE {table} MATCH :expression AND {table}.rowid BETWEEN :first AND :last"
+                    f"SELECT p.key, p.start, p.sort, phrase_counts({table}), '{table}'"
+                    f" FROM search.{table} CROSS JOIN {source.format(table=table)}"
+                    f" WHERE {table} MATCH :expression AND {table}.rowid BETWEEN :from AND :to"
                     f" AND {condition} ORDER BY {table}.rowid DESC LIMIT {most}",
                     {**bindings, "expression": expression},
                 )
 
-    def _older(
-        self, question: _Question, spelt: str, found: Mapping[int, Candidate]
-    ) -> Iterator[Row]:
-        """Rows that hold the query as it is spelt, where the newest hold its words alone."""
+    def _older(self, question: _Question, spelt: str, found: Collection[int]) -> Iterator[Row]:
+        """Passages of records that hold the query as it is spelt, where the newest hold its words."""
         if self._spelling(spelt, list(found)):
             return
         for keys in question.ranges:
-            condition, bindings = conditions(question.request.scope, keys, table="r")
+            source, condition, bindings = _scoped(question.request.scope, keys)
             for table in TABLES:
                 yield from self._records.connection.all(
-                    "SELECT key, kind, counts FROM (SELECT r.key AS key, r.kind AS kind,"
-                    f" phrase_counts({table}) AS counts, r.event AS event, r.head AS head"
-                    f" FROM search.{table} CROSS JOIN main.records AS r ON r.key = {table}.rowid"
-                    f" WHERE {table} MATCH :expression AND {table}.rowid BETWEEN :first AND :last"
-                    f" AND {condition} ORDER BY {table}.rowid DESC LIMIT {SPELT_CANDIDATES})"
-                    " WHERE instr(event, :spelt) OR instr(head, :spelt) LIMIT :most",
+                    "SELECT f.key, f.start, f.sort, f.counts, f.name FROM"
+                    f" (SELECT p.key, p.start, p.sort, phrase_counts({table}) AS counts,"
+                    f" '{table}' AS name FROM search.{table}"
+                    f" CROSS JOIN {source.format(table=table)}"
+                    f" WHERE {table} MATCH :expression AND {table}.rowid BETWEEN :from AND :to"
+                    f" AND {condition} ORDER BY {table}.rowid DESC LIMIT {SPELT_CANDIDATES}) AS f"
+                    " CROSS JOIN main.records AS e ON e.key = f.key"
+                    " WHERE instr(e.event, :spelt) OR instr(e.head, :spelt) LIMIT :most",
                     {
                         **bindings,
                         "expression": question.parsed.expression(),
@@ -184,11 +186,18 @@ class Searcher:
         parsed = question.parsed
         for stretch in self._index.stretches(attached=question.attached):
             for key, kind, head, event in self._unindexed(question, stretch):
-                document = Document(fold(self._records.readable(event, head)))
-                counts = tuple(term.count(document) for term in parsed.loose)
-                if any(counts):
-                    candidate = Candidate(key=key, kind=kind, counts=counts, length=document.length)
-                    yield candidate, tuple(term.count(document) for term in parsed.terms)
+                for part in passages(self._records.readable(event, head)):
+                    document = Document(fold(part.text))
+                    counts = tuple(term.count(document) for term in parsed.loose)
+                    if any(counts):
+                        candidate = Candidate(
+                            key=key,
+                            kind=kind,
+                            counts=counts,
+                            length=document.length,
+                            start=part.start,
+                        )
+                        yield candidate, tuple(term.count(document) for term in parsed.terms)
 
     def _unindexed(self, question: _Question, stretch: Stretch) -> Iterator[Row]:
         for keys in question.ranges:
@@ -205,8 +214,13 @@ class Searcher:
 
     # -- hits
 
-    def _hits(self, question: _Question, ranked: Sequence[tuple[float, Candidate]]) -> list[Hit]:
-        """The best candidates that hold every quoted phrase, exact ones first.
+    def _hits(
+        self,
+        question: _Question,
+        ranked: Sequence[tuple[float, Candidate]],
+        required: Sequence[str],
+    ) -> list[Hit]:
+        """The best candidates that hold literally what is required, exact ones first.
 
         Those that hold the query as it is spelt come before all that hold only its words, however
         many of those there are: ``./run`` before ``bin/run``, ``filePath`` before ``file_path``.
@@ -219,13 +233,13 @@ class Searcher:
             if len(hits) >= 2 * limit + 5:
                 break
             looked += 1
-            hits.extend(self._hit(candidate, parsed, score))
+            hits.extend(self._hit(candidate, parsed, score, required))
         spelt_in_json = _as_in_json(parsed.spelt)
         if spelt_in_json and sum(spelt for spelt, _ in hits) < limit:
             rest = {candidate.key: (score, candidate) for score, candidate in ranked[looked:]}
             for key in self._spelling(spelt_in_json, list(rest)):
                 score, candidate = rest[key]
-                hits.extend(self._hit(candidate, parsed, score))
+                hits.extend(self._hit(candidate, parsed, score, required))
         lift = max((hit.score for spelt, hit in hits if not spelt), default=0.0)
         order = [
             replace(hit, score=hit.score + lift) if spelt and lift else hit for spelt, hit in hits
@@ -233,15 +247,18 @@ class Searcher:
         return sorted(order, key=lambda hit: -hit.score)[:limit]
 
     def _hit(
-        self, candidate: Candidate, parsed: ParsedQuery, score: float
+        self, candidate: Candidate, parsed: ParsedQuery, score: float, required: Sequence[str]
     ) -> Iterator[tuple[bool, Hit]]:
         """A candidate's hit, and whether it is an original that holds the query as it is spelt."""
         record = self._record(candidate.key)
         text = plain(record.text)
-        if all(phrase in text for phrase in parsed.phrases):
+        if all(literal in text for literal in required):
             spelt = bool(parsed.spelt) and parsed.spelt in record.text
             factor = exactness(text, parsed.needles)
-            yield spelt and record.kind == "original", _hit(record, parsed, score * factor)
+            yield (
+                spelt and record.kind == "original",
+                _hit(record, parsed, score * factor, candidate.start),
+            )
 
     def _spelling(self, spelt: str, keys: Sequence[int]) -> list[int]:
         """Which of some records hold a text as it is spelt."""
@@ -321,21 +338,51 @@ def _as_in_json(spelt: str) -> str:
     return spelt if json.dumps(spelt) == f'"{spelt}"' else ""
 
 
+def _scoped(scope: Scope, keys: KeyRange) -> tuple[str, str, dict[str, Value]]:
+    """One range of a scope, for passages: what to join, the condition on it, and its bindings.
+
+    Records are joined only where times bound the scope: all else is told by the passage itself.
+    """
+    low, high = ids_of(keys.first, keys.last)
+    timed = scope.after_time is not None or scope.before_time is not None
+    condition, bindings = conditions(scope, keys, table="r" if timed else "p", layered=timed)
+    if keys.layers is not None and not timed:
+        places = ", ".join(str(LAYERS.index(layer)) for layer in sorted(keys.layers))
+        condition += f" AND p.sort & {INJECTED - 1} IN ({places})"
+    source = "search.passages AS p ON p.id = {table}.rowid"
+    if timed:
+        source += " CROSS JOIN main.records AS r ON r.key = p.key"
+    return source, condition, {**bindings, "from": low, "to": high}
+
+
 def _candidate(row: Row, terms: Sequence[Term]) -> Candidate:
-    key, kind, packed = row
+    key, start, sort, packed, table = row
+    kind: Kind = "original"
+    if table == "derived":
+        kind = "checkpoint"
+    elif sort & INJECTED:
+        kind = "injected"
     length = int.from_bytes(packed[-4:], "big")
-    if len(packed) == len(terms) + 4:  # one phrase a term: its count is the term's
-        return Candidate(key=key, kind=kind, counts=tuple(packed[:-4]), length=length)
-    counts = []
-    place = 0
-    for term in terms:
-        counts.append(term.tally(packed[place : place + term.phrases]))
-        place += term.phrases
-    return Candidate(key=key, kind=kind, counts=tuple(counts), length=length)
+    counts = tuple(packed[:-4])
+    if len(counts) != len(terms):  # otherwise one phrase a term: its count is the term's
+        ends = accumulate(term.phrases for term in terms)
+        counts = tuple(
+            sum(counts[end - term.phrases : end]) for term, end in zip(terms, ends, strict=True)
+        )
+    return Candidate(key=key, kind=kind, counts=counts, length=length, start=start)
 
 
-def _hit(record: Record, parsed: ParsedQuery, score: float) -> Hit:
-    offset = locate(record.text, parsed)
+def _holding_all(candidates: Sequence[Candidate], terms: int) -> set[int]:
+    """The records that hold each of the terms, in one passage or another."""
+    held: dict[int, int] = {}
+    for each in candidates:
+        bits = sum(1 << place for place, count in enumerate(each.counts) if count)
+        held[each.key] = held.get(each.key, 0) | bits
+    return {key for key, bits in held.items() if bits == (1 << terms) - 1}
+
+
+def _hit(record: Record, parsed: ParsedQuery, score: float, start: int = 0) -> Hit:
+    offset = locate(record.text, parsed, start)
     return Hit(
         session=record.session,
         seq=record.seq,

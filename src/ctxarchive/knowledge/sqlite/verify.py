@@ -8,10 +8,14 @@ from typing import Final
 
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.folding import fold
+from ctxarchive.knowledge.passages import passages
+from ctxarchive.knowledge.query import Document
 from ctxarchive.knowledge.records import KINDS, LAYERS, SEQ_LIMIT
+from ctxarchive.knowledge.sqlite.checksums import checksum
 from ctxarchive.knowledge.sqlite.connection import Row, unpack
-from ctxarchive.knowledge.sqlite.index import TABLES, Index, table_of
-from ctxarchive.knowledge.sqlite.records import Records
+from ctxarchive.knowledge.sqlite.index import TABLES, Index, ids_of, strays, table_of
+from ctxarchive.knowledge.sqlite.records import COLUMNS, Records
+from ctxarchive.knowledge.sqlite.tallies import COUNTED
 from ctxarchive.knowledge.store import Finding
 
 _STEP: Final = 500
@@ -22,9 +26,10 @@ def verify(records: Records, index: Index) -> list[Finding]:
     """Check both files.
 
     Codes: ``records-damaged`` and ``index-damaged`` (SQLite's own check), ``session`` (records of
-    an unknown session), ``tally`` (a count is wrong), ``filing`` (a filing lacks records), ``json``
-    and ``text`` (a record cannot be read as it was filed),
-    ``unindexed``, ``stray`` and ``stale`` (a record that the index lacks, has too much, or holds
+    an unknown session), ``tally`` (a count is wrong), ``filing`` (a filing lacks records),
+    ``checksum`` (a record is not what was filed), ``json`` and ``text`` (it cannot be read as it was
+    filed), ``tombstone`` (a purged record that is there all the same), ``purge`` (one that was broken
+    off: what it deleted is still in the files), ``unindexed``, ``stray`` and ``stale`` (a record that the index lacks, has too much, or holds
     with another text).
     """
     findings: list[Finding] = []
@@ -38,6 +43,7 @@ def verify(records: Records, index: Index) -> list[Finding]:
             try:
                 findings.extend(_integrity(records, "main", "records-damaged"))
                 findings.extend(_counts(records))
+                findings.extend(_purges(records))
                 findings.extend(_each_record(records))
             except KnowledgeError as error:
                 if error.code != "corrupt":
@@ -73,10 +79,7 @@ def _counts(records: Records) -> Iterator[Finding]:
         "SELECT DISTINCT key >> 32 FROM records EXCEPT SELECT ordinal FROM sessions"
     ):
         yield Finding(code="session", message=f"records of a session {ordinal} that is not known")
-    counted = (
-        "SELECT key >> 32, layer, count(*), sum(chars), min(key & 4294967295),"
-        " max(key & 4294967295), min(time), max(time) FROM records GROUP BY 1, 2"
-    )
+    counted = f"{COUNTED} GROUP BY 1, 2"
     for first, second in ((counted, "tallies"), ("SELECT * FROM tallies", f"({counted})")):
         for row in connection.all(f"SELECT * FROM ({first} EXCEPT SELECT * FROM {second})"):
             yield Finding(
@@ -92,25 +95,54 @@ def _counts(records: Records) -> Iterator[Finding]:
         yield Finding(code="filing", message=f"filing {number}: {held} of {noted} records")
 
 
+def _purges(records: Records) -> Iterator[Finding]:
+    connection = records.connection
+    for number, count in connection.all(
+        "SELECT number, records FROM purges WHERE scrubbed = 0 ORDER BY number"
+    ):
+        yield Finding(
+            code="purge",
+            message=f"purge {number} was broken off: what was in {count} records is still in the"
+            " files until optimize has run",
+        )
+    for (key,) in connection.all("SELECT key FROM tombstones INTERSECT SELECT key FROM records"):
+        session, seq = records.session(key >> 32), key & SEQ_LIMIT - 1
+        yield Finding(code="tombstone", message="purged, and yet filed", session=session, seq=seq)
+    for (key,) in connection.all("SELECT key FROM checksums EXCEPT SELECT key FROM records"):
+        yield Finding(
+            code="checksum",
+            message=f"of seq {key & SEQ_LIMIT - 1} of session {key >> 32}, which is not filed",
+        )
+
+
 def _strays(records: Records, index: Index) -> Iterator[Finding]:
     """What the index holds and the records do not, or in another table."""
     for table in TABLES:
-        kinds = ", ".join(f"'{kind}'" for kind in KINDS if table_of(kind) == table)
-        rows = records.connection.all(
-            f"SELECT id FROM search.{table}_docsize EXCEPT"
-            f" SELECT key FROM main.records WHERE kind IN ({kinds})"
-        )
-        for (key,) in rows:
+        rows = records.connection.all(strays(table, index="search", records="main"))
+        for (number,) in rows:
             yield Finding(
                 code="stray",
-                message=f"{index.path}: {table} holds seq {key & SEQ_LIMIT - 1} of session"
-                f" {key >> 32}, which is not filed so",
+                message=f"{index.path}: {table} holds passage {number & 0xFFFFFFFF} of session"
+                f" {number >> 32}, whose record is not filed so",
             )
 
 
 def _each_record(records: Records) -> Iterator[Finding]:
     for rows in _steps(records):
+        sums: dict[int, int] = dict(
+            records.connection.all(
+                "SELECT key, sum FROM main.checksums WHERE key BETWEEN ? AND ?",
+                (rows[0][0], rows[-1][0]),
+            )
+        )
         for row in rows:
+            if sums.get(row[0]) != checksum(row[1:10]):
+                yield Finding(
+                    code="checksum",
+                    message="is not what was filed",
+                    session=records.session(row[0] >> 32),
+                    seq=row[0] & SEQ_LIMIT - 1,
+                )
             yield from _one(records, row)
 
 
@@ -123,7 +155,7 @@ def _each_indexed(records: Records, index: Index) -> Iterator[Finding]:
         sizes = _sizes(records, rows)
         for row in rows:
             waits = any(
-                filing == row[4] and first <= row[0] <= last for filing, first, last in pending
+                filing == row[10] and first <= row[0] <= last for filing, first, last in pending
             )
             if not waits:
                 yield from _indexed(records, index, row, sizes)
@@ -132,8 +164,7 @@ def _each_indexed(records: Records, index: Index) -> Iterator[Finding]:
 def _steps(records: Records) -> Iterator[list[Row]]:
     key = -1
     while rows := records.connection.all(
-        "SELECT key, kind, layer, chars, filing, head, event FROM main.records"
-        f" WHERE key > ? ORDER BY key LIMIT {_STEP}",
+        f"SELECT {COLUMNS}, filing FROM main.records WHERE key > ? ORDER BY key LIMIT {_STEP}",
         (key,),
     ):
         yield rows
@@ -141,7 +172,7 @@ def _steps(records: Records) -> Iterator[list[Row]]:
 
 
 def _one(records: Records, row: Row) -> Iterator[Finding]:
-    key, kind, layer, chars, _, head, event = row
+    key, layer, kind, _, _, chars, _, _, head, event, _ = row
     session, seq = records.session(key >> 32), key & SEQ_LIMIT - 1
     if kind not in KINDS or layer not in LAYERS:
         yield Finding(
@@ -168,14 +199,16 @@ def _one(records: Records, row: Row) -> Iterator[Finding]:
 
 def _sizes(records: Records, rows: list[Row]) -> dict[tuple[str, int], int]:
     """How many words the index holds of each record between the first and the last of ``rows``."""
-    return {
-        (table, key): _varints(sizes)
-        for table in TABLES
-        for key, sizes in records.connection.all(
-            f"SELECT id, sz FROM search.{table}_docsize WHERE id BETWEEN ? AND ?",
-            (rows[0][0], rows[-1][0]),
-        )
-    }
+    sizes: dict[tuple[str, int], int] = {}
+    first, last = rows[0][0], rows[-1][0]
+    for table in TABLES:
+        for key, packed in records.connection.all(
+            f"SELECT p.key, d.sz FROM search.passages AS p JOIN search.{table}_docsize AS d"
+            " ON d.id = p.id WHERE p.id BETWEEN ? AND ? AND p.key BETWEEN ? AND ?",
+            (*ids_of(first, last), first, last),
+        ):
+            sizes[table, key] = sizes.get((table, key), 0) + _varints(packed)
+    return sizes
 
 
 def _varints(sizes: bytes) -> int:
@@ -192,7 +225,7 @@ def _varints(sizes: bytes) -> int:
 def _indexed(
     records: Records, index: Index, row: Row, sizes: dict[tuple[str, int], int]
 ) -> Iterator[Finding]:
-    key, kind, _, _, _, head, event = row
+    key, _, kind, _, _, _, _, _, head, event, _ = row
     session, seq = records.session(key >> 32), key & SEQ_LIMIT - 1
     held = sizes.get((table_of(kind), key))
     if held is None:
@@ -203,8 +236,8 @@ def _indexed(
             seq=seq,
         )
         return
-    folded = fold(records.readable(event, head))
-    words = len(folded.body.split()) + len(folded.names.split())
+    parts = passages(records.readable(event, head))
+    words = sum(Document(fold(part.text)).length for part in parts)
     if held != words:
         yield Finding(
             code="stale",
