@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ctxarchive.archive.opening import open_archive
-from ctxarchive.knowledge.records import Kind, Layer, Record
+from ctxarchive.knowledge.records import Kind, Layer, Record, SourceRef
 from ctxarchive.knowledge.sqlite.store import SqliteKnowledgeBase
+from ctxarchive.knowledge.store import Scope
 from ctxarchive.session.jsontext import dump_json
 from ctxarchive.tools import later as later_module
 from ctxarchive.tools.ctx_search import CtxSearchTool
@@ -233,3 +234,36 @@ def test_what_a_fork_may_not_see_is_not_counted_where_nothing_was_found(
     assert '"session/parent" holds 2 finding (seq 1..3)' in answer
     assert "800" not in answer
     assert "900" not in answer
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_mention_is_the_word_itself_however_json_spells_what_is_around_it(
+    knowledge: SqliteKnowledgeBase, *, indexed: bool
+) -> None:
+    """The newest first; no part of a longer word, and nothing outside the scope."""
+    knowledge.put(
+        [
+            found(0, "load_config"),
+            found(1, "reload_configs"),
+            found(2, "first line\nload_config\tand more"),
+            found(3, "load_config", kind="injected"),
+            found(4, 'a "load_config" in C:\\load_config'),
+            found(5, "load_config", session="other"),
+            found(6, "load_config", layer="narrative"),
+        ]
+    )
+    if indexed:
+        knowledge.index_pending()
+    scope = Scope(sources=(SourceRef(session="s"),))
+    assert knowledge.mentions("load_config", scope, 9) == [
+        ("s", 6),
+        ("s", 4),
+        ("s", 2),
+        ("s", 0),
+    ]
+    assert knowledge.mentions("load_config", scope, 2) == [("s", 6), ("s", 4)]
+    bounded = Scope(sources=(SourceRef(session="s", layer="finding"),), after_seq=1)
+    assert knowledge.mentions("load_config", bounded, 9) == [("s", 4), ("s", 2)]
+    assert knowledge.mentions("load_config", Scope(sources=()), 9) == []
+    assert knowledge.mentions("load_config", Scope(), 9)[0] == ("other", 5)
+    assert knowledge.mentions('"load_config"', scope, 9) == [("s", 4)]

@@ -333,6 +333,18 @@ class KnowledgeBase(ABC):
         """Find records. No text of a query raises."""
 
     @abstractmethod
+    def mentions(self, text: str, scope: Scope, limit: int) -> Sequence[tuple[str, int]]:
+        """Session and seq of the newest originals that hold a text, the newest first; no search.
+
+        A store may look at the newest records of each session alone.
+
+        Args:
+            text: an identifier, a path, a number: held as it is spelt, no part of a longer word.
+            scope: where to look.
+            limit: at most so many.
+        """
+
+    @abstractmethod
     def index_pending(self) -> int:
         """Index what is filed and not indexed yet; the number of records that this call indexed."""
 

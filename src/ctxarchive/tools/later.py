@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ctxarchive.knowledge.records import source_label
-from ctxarchive.knowledge.store import Hit, KnowledgeBase, SearchRequest
+from ctxarchive.knowledge.store import Hit, KnowledgeBase
 from ctxarchive.tools.reach import Reach
 
 LOOKUPS: Final = 24
@@ -43,21 +43,19 @@ class Later:
     """Later records that mention an identifier of a result."""
 
     identifier: str
-    hits: tuple[Hit, ...]
-    """The newest of them, oldest first."""
+    places: tuple[tuple[str, int], ...]
+    """Session and seq of the newest of them, oldest first."""
     more: bool
     """Whether there are others."""
 
     def told(self, session: str) -> str:
         """As a result says it; records of another session than ``session`` with their source."""
-        own = [str(hit.seq) for hit in self.hits if hit.session == session]
+        own = [str(seq) for where, seq in self.places if where == session]
         others = [
-            f"{source_label(hit.session)} seq {hit.seq}"
-            for hit in self.hits
-            if hit.session != session
+            f"{source_label(where)} seq {seq}" for where, seq in self.places if where != session
         ]
         named = ", ".join([*([f"seq {', '.join(own)}"] if own else []), *others])
-        verb = "mentions" if len(self.hits) == 1 else "mention"
+        verb = "mentions" if len(self.places) == 1 else "mention"
         return f"later: {named}{' and more' if self.more else ''} {verb} {self.identifier}"
 
 
@@ -80,21 +78,13 @@ class LaterMentions:
             found = self._behind(hit, identifier)
             if 0 < len(found) < fewest:
                 fewest = len(found)
-                newest = tuple(found[-NAMED:])
-                best = Later(identifier=identifier, hits=newest, more=len(found) > NAMED)
+                newest = tuple(sorted(found[:NAMED], key=lambda place: place[1]))
+                best = Later(identifier=identifier, places=newest, more=len(found) > NAMED)
         return best
 
-    def _behind(self, hit: Hit, identifier: str) -> Sequence[Hit]:
-        """What mentions it later, oldest first; what a compaction or the host wrote is no news."""
-        request = SearchRequest(
-            query=f'"{identifier}"',
-            scope=self._reach.behind(hit),
-            limit=COUNTED,
-            loosest="strict",
-        )
-        found = self._knowledge.search(request).hits
-        originals = [each for each in found if each.kind == "original"]
-        return sorted(originals, key=lambda each: each.seq)
+    def _behind(self, hit: Hit, identifier: str) -> Sequence[tuple[str, int]]:
+        """What mentions it later, the newest first; what a compaction or the host wrote is no news."""
+        return self._knowledge.mentions(identifier, self._reach.behind(hit), COUNTED)
 
 
 def _identifiers(hit: Hit, query: str) -> Iterator[str]:
