@@ -32,6 +32,7 @@ COMMANDS = {
     "export": "Write an archive's records as JSONL or CSV.",
     "backup": "Copy an archive while it is in use.",
     "optimize": "Make an archive's files as small as they can be.",
+    "tune": "Try settings on logs, and recommend one.",
     "report": "Show a session's life as one HTML file.",
 }
 """Name and one-line help of every command."""
