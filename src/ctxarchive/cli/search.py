@@ -12,7 +12,7 @@ from ctxarchive.cli.app import DONE, FAILED
 from ctxarchive.cli.archives import open_existing
 from ctxarchive.cli.marking import mark_json
 from ctxarchive.cli.output import echo_json, line
-from ctxarchive.errors import KnowledgeError
+from ctxarchive.errors import KnowledgeError, ToolInputError
 
 if TYPE_CHECKING:
     from ctxarchive.knowledge.records import Mark, SourceRef
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 )
 @click.option("--after-seq", type=int, help="Only records after this seq.")
 @click.option("--before-seq", type=int, help="Only records before this seq.")
+@click.option("--after", metavar="DATE", help="Only records from this date or time on, in UTC.")
+@click.option("--before", metavar="DATE", help="Only records before this date or time, in UTC.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000),
@@ -49,6 +51,8 @@ def command(
     sources: tuple[str, ...],
     after_seq: int | None,
     before_seq: int | None,
+    after: str | None,
+    before: str | None,
     limit: int,
     semantic: bool,
     as_json: bool,
@@ -56,11 +60,14 @@ def command(
     """Search an archive."""
     from ctxarchive.knowledge.store import Scope, SearchRequest
 
+    after_time, before_time = _moment(after, "--after", -1), _moment(before, "--before", 0)
     with _opened(archive, semantic=semantic) as knowledge:
         scope = Scope(
             sources=_sources(knowledge, session, sources),
             after_seq=after_seq,
             before_seq=before_seq,
+            after_time=after_time,
+            before_time=before_time,
         )
         answers = [
             knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
@@ -126,6 +133,22 @@ def _sources(
                 "scope", f"--source {label!r}: not of --session {session!r}; leave one of them out"
             )
     return found or (SourceRef(session=session or ""),)
+
+
+def _moment(text: str | None, option: str, shift: int) -> int | None:
+    """A date as milliseconds since the epoch.
+
+    Raises:
+        UsageError: naming the option, for what is neither a date nor a time.
+    """
+    from ctxarchive.tools.arguments import moment
+
+    try:
+        return moment(text, option, shift)
+    except ToolInputError:
+        raise click.UsageError(
+            f"{option} {text!r}: not a date or time; write 2026-03-31 or 2026-03-31T14:00Z"
+        ) from None
 
 
 def _answer_json(answer: SearchAnswer, marks: Marks) -> dict[str, Any]:

@@ -92,6 +92,8 @@ class SearchRequest:
     scope: Scope = field(default_factory=Scope)
     limit: int = 5
     """At most so many hits."""
+    loosest: Tier = "substring"
+    """The last way of matching that is tried; ``strict`` for all words or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +331,18 @@ class KnowledgeBase(ABC):
     @abstractmethod
     def search(self, request: SearchRequest) -> SearchAnswer:
         """Find records. No text of a query raises."""
+
+    @abstractmethod
+    def mentions(self, text: str, scope: Scope, limit: int) -> Sequence[tuple[str, int]]:
+        """Session and seq of the newest originals that hold a text, the newest first; no search.
+
+        A store may look at the newest records of each session alone.
+
+        Args:
+            text: an identifier, a path, a number: held as it is spelt, no part of a longer word.
+            scope: where to look.
+            limit: at most so many.
+        """
 
     @abstractmethod
     def index_pending(self) -> int:
