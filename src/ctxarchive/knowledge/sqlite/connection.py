@@ -156,6 +156,16 @@ class Connection:
         with self._lock, self._translated():
             self._db.executemany(sql, rows)
 
+    def insert_texts(self, sql: str, texts: Sequence[str]) -> None:
+        """Run a statement that takes ``texts`` as an array (``carray(:texts)``), in one go.
+
+        Python is not needed meanwhile, so another thread may go on; and the lock is not taken, so
+        that this may be the other thread: the caller holds it, and does nothing else here till then.
+        """
+        array = apsw.carray(tuple(texts), flags=apsw.SQLITE_CARRAY_TEXT)
+        with self._translated():
+            self._db.execute(sql, {"texts": array})
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction that holds the write lock from its start; any error undoes it.

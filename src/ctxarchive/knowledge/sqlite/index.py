@@ -12,6 +12,8 @@ never waits for indexing.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,6 +37,8 @@ FORMAT: Final = f"2.{FOLD_VERSION}.{PASSAGE}"
 
 BATCH: Final = 500
 """Records indexed in one transaction."""
+_PART: Final = 100
+"""Records folded while as many before them are inserted."""
 
 TABLES: Final = ("originals", "derived")
 """Events as they happened, and text derived from them (checkpoints)."""
@@ -348,27 +352,57 @@ class Index:
         return len(rows)
 
     def _insert(self, writer: Connection, rows: list[Row]) -> None:
-        """Add records: their passages, and the words of each."""
+        """Add records: their passages, and the words of each.
+
+        A part of them is folded while the part before it is inserted, by a thread that needs no
+        Python for it.
+        """
         free: dict[int, int] = {}
         places: list[tuple[int, int, int, int]] = []
-        texts: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
-        for key, kind, layer, head, event in rows:
-            session = key >> 32
-            if session not in free:
-                free[session] = _next_id(writer, session)
-            text = self._records.readable(event, head)
-            parts = passages(text)
-            sort = LAYERS.index(layer) if layer in LAYERS else 0
-            sort += INJECTED * (kind == "injected") + SEVERAL * (len(parts) > 1)
-            table = texts[table_of(kind)]
-            for number, part in enumerate(parts, start=free[session]):
-                places.append((number, key, part.start, sort))
-                table.append((number, fold(part.text).indexed))
-            free[session] += len(parts)
+        waiting: Future[None] | None = None
+        with ThreadPoolExecutor(1, "ctxarchive-index") as thread:
+            for first in range(0, len(rows), _PART):
+                texts: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
+                for row in rows[first : first + _PART]:
+                    number = self._free(writer, free, row[0] >> 32, waiting)
+                    for place, text in self._passages(row, number):
+                        places.append(place)
+                        texts[table_of(row[1])].append((place[0], text))
+                    free[row[0] >> 32] = places[-1][0] + 1
+                if waiting is not None:
+                    waiting.result()
+                waiting = thread.submit(_insert_words, writer, texts)
+            if waiting is not None:
+                waiting.result()
         writer.many("INSERT INTO passages VALUES (?, ?, ?, ?)", places)
-        for table_name, folded in texts.items():
-            if folded:
-                writer.many(f"INSERT INTO {table_name}(rowid, words) VALUES (?, ?)", folded)
+
+    def _free(
+        self,
+        writer: Connection,
+        free: dict[int, int],
+        session: int,
+        waiting: Future[None] | None,
+    ) -> int:
+        """The first id that is free behind all passages of a session."""
+        if session not in free:
+            if waiting is not None:
+                waiting.result()  # the connection is busy until then
+            first, last = ids_of(session << 32, session << 32)
+            newest = writer.value(
+                "SELECT max(id) FROM passages WHERE id BETWEEN ? AND ?", (first, last)
+            )
+            free[session] = first if newest is None else int(newest) + 1
+        return free[session]
+
+    def _passages(self, row: Row, first: int) -> Iterator[tuple[tuple[int, int, int, int], str]]:
+        """The rows of ``passages`` for a record, ids from ``first`` on, each with its words."""
+        key, kind, layer, head, event = row
+        parts = passages(self._records.readable(event, head))
+        sort = LAYERS.index(layer) if layer in LAYERS else 0
+        sort += INJECTED * (kind == "injected") + SEVERAL * (len(parts) > 1)
+        for number, part in enumerate(parts, start=first):
+            # An array's texts end at a NUL, which parts words as well as a space does.
+            yield (number, key, part.start, sort), fold(part.text).indexed.replace("\0", " ")
 
     def _next_rows(self, writer: Connection, mark: _Watermark) -> tuple[list[Row], _Watermark]:
         rows: list[Row] = []
@@ -404,11 +438,18 @@ def ids_of(first: int, last: int) -> tuple[int, int]:
     return first >> 32 << 32, last | 0xFFFFFFFF
 
 
-def _next_id(writer: Connection, session: int) -> int:
-    """The first id that is free behind all passages of a session."""
-    first, last = ids_of(session << 32, session << 32)
-    newest = writer.value("SELECT max(id) FROM passages WHERE id BETWEEN ? AND ?", (first, last))
-    return first if newest is None else int(newest) + 1
+def _insert_words(writer: Connection, texts: dict[str, list[tuple[int, str]]]) -> None:
+    for table, rows in texts.items():
+        # Ids are stretches that count up; each is one statement.
+        first = 0
+        for place in range(1, len(rows) + 1):
+            if place == len(rows) or rows[place][0] != rows[place - 1][0] + 1:
+                writer.insert_texts(
+                    f"INSERT INTO {table}(rowid, words)"
+                    f" SELECT {rows[first][0] - 1} + rowid, value FROM carray(:texts)",
+                    [text for _, text in rows[first:place]],
+                )
+                first = place
 
 
 def _watermark(connection: Connection, schema: str) -> _Watermark:

@@ -252,7 +252,10 @@ class Searcher:
         if all(literal in text for literal in required):
             spelt = bool(parsed.spelt) and parsed.spelt in record.text
             factor = exactness(text, parsed.needles)
-            yield spelt and record.kind == "original", _hit(record, parsed, score * factor, candidate.start)
+            yield (
+                spelt and record.kind == "original",
+                _hit(record, parsed, score * factor, candidate.start),
+            )
 
     def _spelling(self, spelt: str, keys: Sequence[int]) -> list[int]:
         """Which of some records hold a text as it is spelt."""
