@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Most hits a query.",
 )
+@click.option("--explain", is_flag=True, help="Say why each hit ranks where it does.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     archive: Path,
@@ -48,6 +49,7 @@ def command(
     after_seq: int | None,
     before_seq: int | None,
     limit: int,
+    explain: bool,
     as_json: bool,
 ) -> int:
     """Search an archive."""
@@ -60,7 +62,7 @@ def command(
             before_seq=before_seq,
         )
         answers = [
-            knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
+            knowledge.search(SearchRequest(query=query, scope=scope, limit=limit, explain=explain))
             for query in queries
         ]
         marks = {
@@ -134,6 +136,7 @@ def _hit_json(hit: Hit, marks: Marks) -> dict[str, Any]:
         "kind": hit.kind,
         "time": hit.time,
         "offset": hit.offset,
+        **({"why": list(hit.why)} if hit.why else {}),
         "mark": mark_json(marks.get((hit.session, hit.seq))),
     }
 
@@ -149,3 +152,5 @@ def _print(answer: SearchAnswer, marks: Marks) -> None:
         told = "" if mark is None else f" ({mark.told()})"
         line(f"  {label} seq {hit.seq}  {who}{told}, {hit.chars} chars")
         line(f"    {hit.snippet}")
+        for reason in hit.why:
+            line(f"      {reason}")

@@ -12,7 +12,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from urllib.parse import quote
 
 import apsw
@@ -230,16 +230,16 @@ class Connection:
         return not self._db.readonly("main")
 
     def count_phrases(self, name: str) -> None:
-        """Add an FTS5 function of no arguments: a byte a phrase (its occurrences), then the length.
+        """Add an FTS5 function of a number: a byte for each of so many phrases, then the length.
 
-        The length is four bytes, big-endian: the words of the row.
+        The byte is how often the phrase occurs; the length is four bytes, big-endian: the words of
+        the row.
         """
 
-        def counts(api: apsw.FTS5ExtensionApi, *_: Value) -> bytes:
-            occurrences = [
-                min(255, sum(map(len, api.phrase_locations(phrase))))
-                for phrase in range(api.phrase_count)
-            ]
+        def counts(api: apsw.FTS5ExtensionApi, *phrases: Value) -> bytes:
+            found = api.phrase_locations
+            first = range(cast("int", phrases[0]))
+            occurrences = [min(255, sum(map(len, found(phrase)))) for phrase in first]
             return bytes(occurrences) + api.column_size(-1).to_bytes(4, "big")
 
         self._db.register_fts5_function(name, counts)
