@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     help="Most hits a query.",
 )
 @click.option("--semantic", is_flag=True, help="Find by meaning too; needs the extra semantic.")
+@click.option("--explain", is_flag=True, help="Say why each hit ranks where it does.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     archive: Path,
@@ -55,6 +56,7 @@ def command(
     before: str | None,
     limit: int,
     semantic: bool,
+    explain: bool,
     as_json: bool,
 ) -> int:
     """Search an archive."""
@@ -70,7 +72,7 @@ def command(
             before_time=before_time,
         )
         answers = [
-            knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
+            knowledge.search(SearchRequest(query=query, scope=scope, limit=limit, explain=explain))
             for query in queries
         ]
         marks = {
@@ -175,6 +177,7 @@ def _hit_json(hit: Hit, marks: Marks) -> dict[str, Any]:
         "kind": hit.kind,
         "time": hit.time,
         "offset": hit.offset,
+        **({"why": list(hit.why)} if hit.why else {}),
         "mark": mark_json(marks.get((hit.session, hit.seq))),
     }
 
@@ -190,3 +193,5 @@ def _print(answer: SearchAnswer, marks: Marks) -> None:
         told = "" if mark is None else f" ({mark.told()})"
         line(f"  {label} seq {hit.seq}  {who}{told}, {hit.chars} chars")
         line(f"    {hit.snippet}")
+        for reason in hit.why:
+            line(f"      {reason}")

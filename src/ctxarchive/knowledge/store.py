@@ -94,6 +94,8 @@ class SearchRequest:
     """At most so many hits."""
     loosest: Tier = "substring"
     """The last way of matching that is tried; ``strict`` for all words or nothing."""
+    explain: bool = False
+    """Whether each hit says why it ranks where it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,8 @@ class Hit:
     """About 200 code points around the match, white space collapsed."""
     offset: int
     """Where in the record's text the match starts, in code points; 0 where that is unknown."""
+    why: tuple[str, ...] = ()
+    """Why it ranks where it does, a line for each thing that counts, where that was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

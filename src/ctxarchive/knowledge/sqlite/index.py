@@ -12,6 +12,8 @@ never waits for indexing.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +22,7 @@ from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.folding import FOLD_VERSION, TOKENIZER, fold
 from ctxarchive.knowledge.passages import PASSAGE, passages
 from ctxarchive.knowledge.records import KINDS, LAYERS, Kind
+from ctxarchive.knowledge.spelling import SAME
 from ctxarchive.knowledge.sqlite.connection import (
     Connection,
     Mode,
@@ -35,6 +38,9 @@ FORMAT: Final = f"2.{FOLD_VERSION}.{PASSAGE}"
 
 BATCH: Final = 500
 """Records indexed in one transaction."""
+_WORDS: Final = 5_000
+_PART: Final = 100
+"""Records folded while as many before them are inserted."""
 
 TABLES: Final = ("originals", "derived")
 """Events as they happened, and text derived from them (checkpoints)."""
@@ -107,6 +113,7 @@ class Index:
         self._seen: tuple[int, int] | None = None
         self._distrusted: tuple[int, int] | None = None
         self._archive = str(records.connection.value("SELECT id FROM archive"))
+        self._frequencies: dict[str, tuple[int, int]] = {}
         records.connection.count_phrases("phrase_counts")
 
     # -- reading
@@ -197,6 +204,37 @@ class Index:
             "SELECT coalesce(sum(records), 0) FROM filings WHERE number > ?", (after,)
         )
         return int(total)
+
+    def totals(self) -> tuple[int, float]:
+        """Passages in all, and their words on average; of the index that is attached."""
+        connection = self._records.connection
+        # FTS5 keeps them as its record 1: rows, then the words of each column.
+        block = connection.value("SELECT block FROM search.originals_data WHERE id = 1")
+        rows, words = [*varints(block or b""), 0, 0][:2]
+        return rows, words / max(1, rows)
+
+    def frequency(self, word: str) -> int:
+        """How many passages hold a word; remembered until the archive has grown by a tenth."""
+        rows, _ = self.totals()
+        known = self._frequencies.get(word)
+        if known is None or rows > known[1] * 1.1 or rows < known[1]:
+            held = self._records.connection.value(
+                "SELECT doc FROM search.vocabulary WHERE term = ?", (word,)
+            )
+            known = self._frequencies[word] = (held or 0, rows)
+        return known[0]
+
+    def vocabulary(self, word: str) -> list[tuple[str, int]]:
+        """Words of the archive that begin as a word does, or with its first letters swapped."""
+        found: list[tuple[str, int]] = []
+        for start in dict.fromkeys([word[:SAME], word[1::-1]]):
+            rows = self._records.connection.all(
+                "SELECT term, doc FROM search.vocabulary WHERE term >= ? AND term < ?"
+                f" AND length(term) BETWEEN ? AND ? LIMIT {_WORDS}",
+                (start, start + "{", len(word) - 2, len(word) + 2),
+            )
+            found.extend((term, held) for term, held in rows)
+        return found
 
     def _trusted(self, connection: Connection, schema: str) -> bool:
         """Whether the index is of this archive, this format, and this history."""
@@ -309,6 +347,7 @@ class Index:
                         f"CREATE VIRTUAL TABLE {table} USING fts5(words, content = '',"
                         f" contentless_delete = 1, tokenize = '{TOKENIZER}')"
                     )
+                fresh.all("CREATE VIRTUAL TABLE vocabulary USING fts5vocab(originals, row)")
                 # An id is the session's ordinal * 2**32 + a number that counts up in the session.
                 fresh.all(
                     "CREATE TABLE passages(id INTEGER PRIMARY KEY, key INTEGER NOT NULL,"
@@ -375,27 +414,57 @@ class Index:
         return len(rows)
 
     def _insert(self, writer: Connection, rows: list[Row]) -> None:
-        """Add records: their passages, and the words of each."""
+        """Add records: their passages, and the words of each.
+
+        A part of them is folded while the part before it is inserted, by a thread that needs no
+        Python for it.
+        """
         free: dict[int, int] = {}
         places: list[tuple[int, int, int, int]] = []
-        texts: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
-        for key, kind, layer, head, event in rows:
-            session = key >> 32
-            if session not in free:
-                free[session] = _next_id(writer, session)
-            text = self._records.readable(event, head)
-            parts = passages(text)
-            sort = LAYERS.index(layer) if layer in LAYERS else 0
-            sort += INJECTED * (kind == "injected") + SEVERAL * (len(parts) > 1)
-            table = texts[table_of(kind)]
-            for number, part in enumerate(parts, start=free[session]):
-                places.append((number, key, part.start, sort))
-                table.append((number, fold(part.text).indexed))
-            free[session] += len(parts)
+        waiting: Future[None] | None = None
+        with ThreadPoolExecutor(1, "ctxarchive-index") as thread:
+            for first in range(0, len(rows), _PART):
+                texts: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
+                for row in rows[first : first + _PART]:
+                    number = self._free(writer, free, row[0] >> 32, waiting)
+                    for place, text in self._passages(row, number):
+                        places.append(place)
+                        texts[table_of(row[1])].append((place[0], text))
+                    free[row[0] >> 32] = places[-1][0] + 1
+                if waiting is not None:
+                    waiting.result()
+                waiting = thread.submit(_insert_words, writer, texts)
+            if waiting is not None:
+                waiting.result()
         writer.many("INSERT INTO passages VALUES (?, ?, ?, ?)", places)
-        for table_name, folded in texts.items():
-            if folded:
-                writer.many(f"INSERT INTO {table_name}(rowid, words) VALUES (?, ?)", folded)
+
+    def _free(
+        self,
+        writer: Connection,
+        free: dict[int, int],
+        session: int,
+        waiting: Future[None] | None,
+    ) -> int:
+        """The first id that is free behind all passages of a session."""
+        if session not in free:
+            if waiting is not None:
+                waiting.result()  # the connection is busy until then
+            first, last = ids_of(session << 32, session << 32)
+            newest = writer.value(
+                "SELECT max(id) FROM passages WHERE id BETWEEN ? AND ?", (first, last)
+            )
+            free[session] = first if newest is None else int(newest) + 1
+        return free[session]
+
+    def _passages(self, row: Row, first: int) -> Iterator[tuple[tuple[int, int, int, int], str]]:
+        """The rows of ``passages`` for a record, ids from ``first`` on, each with its words."""
+        key, kind, layer, head, event = row
+        parts = passages(self._records.readable(event, head))
+        sort = LAYERS.index(layer) if layer in LAYERS else 0
+        sort += INJECTED * (kind == "injected") + SEVERAL * (len(parts) > 1)
+        for number, part in enumerate(parts, start=first):
+            # An array's texts end at a NUL, which parts words as well as a space does.
+            yield (number, key, part.start, sort), fold(part.text).indexed.replace("\0", " ")
 
     def _next_rows(self, writer: Connection, mark: _Watermark) -> tuple[list[Row], _Watermark]:
         rows: list[Row] = []
@@ -431,11 +500,30 @@ def ids_of(first: int, last: int) -> tuple[int, int]:
     return first >> 32 << 32, last | 0xFFFFFFFF
 
 
-def _next_id(writer: Connection, session: int) -> int:
-    """The first id that is free behind all passages of a session."""
-    first, last = ids_of(session << 32, session << 32)
-    newest = writer.value("SELECT max(id) FROM passages WHERE id BETWEEN ? AND ?", (first, last))
-    return first if newest is None else int(newest) + 1
+def _insert_words(writer: Connection, texts: dict[str, list[tuple[int, str]]]) -> None:
+    for table, rows in texts.items():
+        # Ids are stretches that count up; each is one statement.
+        first = 0
+        for place in range(1, len(rows) + 1):
+            if place == len(rows) or rows[place][0] != rows[place - 1][0] + 1:
+                writer.insert_texts(
+                    f"INSERT INTO {table}(rowid, words)"
+                    f" SELECT {rows[first][0] - 1} + rowid, value FROM carray(:texts)",
+                    [text for _, text in rows[first:place]],
+                )
+                first = place
+
+
+def varints(packed: bytes) -> list[int]:
+    """SQLite's variable-length integers in a row (https://sqlite.org/fileformat2.html)."""
+    found = []
+    value = 0
+    for byte in packed:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            found.append(value)
+            value = 0
+    return found
 
 
 def _watermark(connection: Connection, schema: str) -> _Watermark:
