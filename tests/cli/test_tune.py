@@ -20,13 +20,13 @@ SHARES = ("recall", "user_text", "reachable")
 def log(talk: Callable[..., Any], write_log: Callable[..., Path]) -> Callable[..., Path]:
     """Writes logs whose agents go back, after a compaction, to files they read before."""
 
-    def make(name: str = "talk-1") -> Path:
+    def make(name: str = "talk-1", *, turns: int = 8) -> Path:
         made = talk(name)
-        made.turns(14, words=300)
+        made.turns(turns, words=200)
         made.compaction("This session is being continued. Summary: src/part_0.py was read.")
         made.step("Once more.", "diff src/part_4.py src/part_8.py", "the same")
         made.step("And this.", "sed -i s/a/b/ src/part_12.py src/part_0.py src/new_1.py", "done")
-        made.turns(6)
+        made.turns(3)
         path = write_log(made, f"{name}.jsonl")
         assert isinstance(path, Path)
         return path
@@ -71,7 +71,7 @@ def test_the_recommendation_is_a_file_that_holds(inside: Cli, log: Any, tmp_path
     """It loads, keeps what was set before, and is not written over another unasked."""
     target = tmp_path / "tuned.toml"
     given = ("--set", "compaction.retain_tokens=900", "--set", "transcript.anchor_tokens=5000")
-    ask = ("tune", log(), "--sweep", "transcript_tokens=100", *given, "--write", target)
+    ask = ("tune", log(turns=20), "--sweep", "transcript_tokens=100", *given, "--write", target)
     first = inside(*ask, "--json")
     assert first.code == 0, first.err
     settings = load_settings(target)
