@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ctxarchive.archive.settings import AnchorWeights
 from ctxarchive.cli.curve import Picture, Point, draw
+from ctxarchive.cli.tuning import Fit
 from ctxarchive.config.settings import load_settings
 
 Cli = Callable[..., Any]
@@ -138,9 +140,28 @@ def test_weights_are_fitted_on_one_half_and_reported_on_the_other(inside: Cli, l
     fitted = fit["recall"]["fitted_on"]
     assert fitted["fitted"] >= fitted["current"]
     assert set(fit["cross_validated"]) == {"folds", "current", "fitted"}
-    assert fit["taken"] == (
-        fit["recall"]["reported_on"]["fitted"] > fit["recall"]["reported_on"]["current"]
-    )
+    told = (fit["recall"]["reported_on"], fit["cross_validated"])
+    assert fit["taken"] == all(each["fitted"] >= each["current"] + 0.005 for each in told)
+
+
+def test_weights_that_do_no_better_elsewhere_are_not_taken() -> None:
+    """A gain where they were fitted is none, and cross-validation has a say."""
+
+    def fit(reported: float, crossed: float | None) -> Fit:
+        both = {"current": 0.80, "fitted": reported}
+        return Fit(
+            weights=AnchorWeights(),
+            fitted_on=(),
+            reported_on=(),
+            recall={"fitted_on": {"current": 0.5, "fitted": 0.9}, "reported_on": both},
+            crossed=None if crossed is None else {"current": 0.80, "fitted": crossed},
+            folds=None if crossed is None else 3,
+        )
+
+    assert fit(0.81, None).holds
+    assert fit(0.81, 0.81).holds
+    assert not fit(0.801, None).holds
+    assert not fit(0.81, 0.79).holds
 
 
 @pytest.mark.parametrize(
