@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ctxarchive.archive.settings import AnchorWeights
 from ctxarchive.cli.curve import Picture, Point, draw
+from ctxarchive.cli.tuning import Fit
 from ctxarchive.config.settings import load_settings
 
 Cli = Callable[..., Any]
@@ -20,13 +22,13 @@ SHARES = ("recall", "user_text", "reachable")
 def log(talk: Callable[..., Any], write_log: Callable[..., Path]) -> Callable[..., Path]:
     """Writes logs whose agents go back, after a compaction, to files they read before."""
 
-    def make(name: str = "talk-1") -> Path:
+    def make(name: str = "talk-1", *, turns: int = 8) -> Path:
         made = talk(name)
-        made.turns(14, words=300)
+        made.turns(turns, words=200)
         made.compaction("This session is being continued. Summary: src/part_0.py was read.")
         made.step("Once more.", "diff src/part_4.py src/part_8.py", "the same")
         made.step("And this.", "sed -i s/a/b/ src/part_12.py src/part_0.py src/new_1.py", "done")
-        made.turns(6)
+        made.turns(3)
         path = write_log(made, f"{name}.jsonl")
         assert isinstance(path, Path)
         return path
@@ -71,7 +73,7 @@ def test_the_recommendation_is_a_file_that_holds(inside: Cli, log: Any, tmp_path
     """It loads, keeps what was set before, and is not written over another unasked."""
     target = tmp_path / "tuned.toml"
     given = ("--set", "compaction.retain_tokens=900", "--set", "transcript.anchor_tokens=5000")
-    ask = ("tune", log(), "--sweep", "transcript_tokens=100", *given, "--write", target)
+    ask = ("tune", log(turns=20), "--sweep", "transcript_tokens=100", *given, "--write", target)
     first = inside(*ask, "--json")
     assert first.code == 0, first.err
     settings = load_settings(target)
@@ -138,9 +140,28 @@ def test_weights_are_fitted_on_one_half_and_reported_on_the_other(inside: Cli, l
     fitted = fit["recall"]["fitted_on"]
     assert fitted["fitted"] >= fitted["current"]
     assert set(fit["cross_validated"]) == {"folds", "current", "fitted"}
-    assert fit["taken"] == (
-        fit["recall"]["reported_on"]["fitted"] > fit["recall"]["reported_on"]["current"]
-    )
+    told = (fit["recall"]["reported_on"], fit["cross_validated"])
+    assert fit["taken"] == all(each["fitted"] >= each["current"] + 0.005 for each in told)
+
+
+def test_weights_that_do_no_better_elsewhere_are_not_taken() -> None:
+    """A gain where they were fitted is none, and cross-validation has a say."""
+
+    def fit(reported: float, crossed: float | None) -> Fit:
+        both = {"current": 0.80, "fitted": reported}
+        return Fit(
+            weights=AnchorWeights(),
+            fitted_on=(),
+            reported_on=(),
+            recall={"fitted_on": {"current": 0.5, "fitted": 0.9}, "reported_on": both},
+            crossed=None if crossed is None else {"current": 0.80, "fitted": crossed},
+            folds=None if crossed is None else 3,
+        )
+
+    assert fit(0.81, None).holds
+    assert fit(0.81, 0.81).holds
+    assert not fit(0.801, None).holds
+    assert not fit(0.81, 0.79).holds
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class Story:
         """Turns with a long request, calls and prose."""
         for turn in turns:
             self.user(f"Always keep step_{turn}. {PROSE * (1 + turn % 3 * 9)}")
-            self.call(f"cat src/part_{turn}.py", f"class PartOf{turn}Parser: pass\n{PROSE * 60}")
+            self.call(f"cat src/part_{turn}.py", f"class PartOf{turn}Parser: pass\n{PROSE * 50}")
             self.call(f"grep -n limit_{turn} src/", f"src/part_{turn}.py: limit_{turn} = {turn}")
             self.says(f"Read src/part_{turn}.py: limit_{turn} is set. {PROSE * (1 + turn % 4 * 3)}")
 
@@ -103,13 +103,13 @@ class Story:
 def usual(session: str = "story") -> Story:
     """Two compactions, and behind each the use of names from before."""
     story = Story(session)
-    story.work(range(14))
+    story.work(range(8))
     story.compaction("Summary: src/part_0.py was read.")
     story.call("sed -i s/limit_3/limit_4/ src/part_3.py && cat src/part_0.py", "done")
-    story.work(range(20, 30))
-    story.compaction("Summary: the parts up to 29 were read.")
+    story.work(range(20, 26))
+    story.compaction("Summary: the parts up to 25 were read.")
     story.call("pytest src/part_21.py -k PartOf22Parser", "2 passed")
-    story.work(range(40, 45))
+    story.work(range(40, 43))
     return story
 
 

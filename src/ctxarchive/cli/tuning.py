@@ -33,6 +33,9 @@ from ctxarchive.replay.tuning import (
 )
 from ctxarchive.replay.weights import FIT_CHARS, fit_weights, folds, halves
 
+CLEARLY = 0.005
+"""Recall that fitted weights must gain on logs they were not fitted on, to be recommended."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
@@ -49,9 +52,9 @@ class Fit:
 
     @property
     def holds(self) -> bool:
-        """Whether the fitted weights do better where they were not fitted."""
-        told = self.recall["reported_on"]
-        return told["fitted"] > told["current"]
+        """Whether the fitted weights do clearly better wherever they were not fitted."""
+        told = [self.recall["reported_on"], *([] if self.crossed is None else [self.crossed])]
+        return all(each["fitted"] >= each["current"] + CLEARLY for each in told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,4 +459,4 @@ def _print_fit(fit: Fit) -> None:
         )
     line(f"  fitted: {spelt(fit.weights.model_dump())}")
     if not fit.holds:
-        line("  not taken: they do no better on the half they were not fitted on")
+        line("  not taken: they do not clearly better where they were not fitted")
