@@ -28,7 +28,8 @@ from ctxarchive.knowledge.selection import (
 )
 from ctxarchive.knowledge.spelling import SHORTEST, near
 from ctxarchive.knowledge.sqlite.connection import Row, Value
-from ctxarchive.knowledge.sqlite.index import INJECTED, SEVERAL, TABLES, Index, Stretch, ids_of
+from ctxarchive.knowledge.sqlite.index import Index, Stretch
+from ctxarchive.knowledge.sqlite.layout import INJECTED, SEVERAL, TABLES, ids_of
 from ctxarchive.knowledge.sqlite.records import KeyRange, Records, conditions
 from ctxarchive.knowledge.store import Scope, SearchRequest
 

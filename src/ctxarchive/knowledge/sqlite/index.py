@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from ctxarchive.errors import KnowledgeError
-from ctxarchive.knowledge.folding import FOLD_VERSION, TOKENIZER, fold
-from ctxarchive.knowledge.passages import PASSAGE, passages
-from ctxarchive.knowledge.records import KINDS, LAYERS, Kind
+from ctxarchive.knowledge.folding import fold
+from ctxarchive.knowledge.passages import passages
+from ctxarchive.knowledge.records import LAYERS
 from ctxarchive.knowledge.spelling import SAME
 from ctxarchive.knowledge.sqlite.connection import (
     Connection,
@@ -31,10 +31,19 @@ from ctxarchive.knowledge.sqlite.connection import (
     move_file,
     remove_file,
 )
+from ctxarchive.knowledge.sqlite.layout import (
+    FORMAT,
+    INJECTED,
+    SEVERAL,
+    TABLES,
+    create_tables,
+    ids_of,
+    index_path,
+    strays,
+    table_of,
+    varints,
+)
 from ctxarchive.knowledge.sqlite.records import Records
-
-FORMAT: Final = f"2.{FOLD_VERSION}.{PASSAGE}"
-"""Of tables, folding and passages; an index of another format is made anew."""
 
 BATCH: Final = 500
 """Records indexed in one transaction."""
@@ -42,15 +51,6 @@ _WORDS: Final = 5_000
 _PART: Final = 100
 """Records folded while as many before them are inserted."""
 
-TABLES: Final = ("originals", "derived")
-"""Events as they happened, and text derived from them (checkpoints)."""
-
-INJECTED: Final = 4
-"""In ``passages.sort``, added to the layer's place in ``LAYERS``: text of the host."""
-SEVERAL: Final = 8
-"""Likewise: one of several passages of its record."""
-
-_PAGE_BYTES: Final = 16_384
 _DAMAGE: Final = frozenset({"corrupt", "foreign", "missing", "storage"})
 
 
@@ -75,27 +75,6 @@ class _Watermark:
 
 class _RecordsDamagedError(KnowledgeError):
     """The records are damaged, met while they were read for an index that is not to blame."""
-
-
-def table_of(kind: Kind) -> str:
-    """The table that indexes records of a kind."""
-    return "derived" if kind == "checkpoint" else "originals"
-
-
-def strays(table: str, *, index: str, records: str) -> str:
-    """The SQL that selects the rows of an index table whose records are not filed so, or no more."""
-    kinds = ", ".join(f"'{kind}'" for kind in KINDS if table_of(kind) == table)
-    return (
-        f"SELECT d.id FROM {index}.{table}_docsize AS d LEFT JOIN {index}.passages AS p ON p.id = d.id"
-        f" LEFT JOIN {records}.records AS r ON r.key = p.key"
-        f" WHERE r.key IS NULL OR r.kind NOT IN ({kinds})"
-    )
-
-
-def index_path(records: Path) -> Path:
-    """Where the index of an archive is: ``A.db`` has ``A.search.db``."""
-    name = records.name.removesuffix(".db")
-    return records.with_name(f"{name}.search.db")
 
 
 class Index:
@@ -339,25 +318,7 @@ class Index:
         create_file(beside)
         fresh = Connection(beside, mode="rw", busy_timeout_ms=self._timeout)
         try:
-            fresh.all(f"PRAGMA page_size = {_PAGE_BYTES}")
-            fresh.value("PRAGMA journal_mode = WAL")
-            with fresh.writing():
-                for table in TABLES:
-                    fresh.all(
-                        f"CREATE VIRTUAL TABLE {table} USING fts5(words, content = '',"
-                        f" contentless_delete = 1, tokenize = '{TOKENIZER}')"
-                    )
-                fresh.all("CREATE VIRTUAL TABLE vocabulary USING fts5vocab(originals, row)")
-                # An id is the session's ordinal * 2**32 + a number that counts up in the session.
-                fresh.all(
-                    "CREATE TABLE passages(id INTEGER PRIMARY KEY, key INTEGER NOT NULL,"
-                    " start INTEGER NOT NULL, sort INTEGER NOT NULL)"
-                )
-                fresh.all(
-                    "CREATE TABLE state(archive TEXT NOT NULL, format TEXT NOT NULL,"
-                    " filing INTEGER NOT NULL, token INTEGER NOT NULL, key INTEGER NOT NULL)"
-                )
-                fresh.all("INSERT INTO state VALUES (?, ?, 0, 0, -1)", (self._archive, FORMAT))
+            create_tables(fresh, self._archive)
         finally:
             fresh.close()
         move_file(beside, self.path)
@@ -495,11 +456,6 @@ class Index:
             self._close_writer()
 
 
-def ids_of(first: int, last: int) -> tuple[int, int]:
-    """The passages' ids that the sessions of two keys, and all between, may have."""
-    return first >> 32 << 32, last | 0xFFFFFFFF
-
-
 def _insert_words(writer: Connection, texts: dict[str, list[tuple[int, str]]]) -> None:
     for table, rows in texts.items():
         # Ids are stretches that count up; each is one statement.
@@ -512,18 +468,6 @@ def _insert_words(writer: Connection, texts: dict[str, list[tuple[int, str]]]) -
                     [text for _, text in rows[first:place]],
                 )
                 first = place
-
-
-def varints(packed: bytes) -> list[int]:
-    """SQLite's variable-length integers in a row (https://sqlite.org/fileformat2.html)."""
-    found = []
-    value = 0
-    for byte in packed:
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:
-            found.append(value)
-            value = 0
-    return found
 
 
 def _watermark(connection: Connection, schema: str) -> _Watermark:

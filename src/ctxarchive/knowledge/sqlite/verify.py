@@ -13,7 +13,8 @@ from ctxarchive.knowledge.query import Document
 from ctxarchive.knowledge.records import KINDS, LAYERS, SEQ_LIMIT
 from ctxarchive.knowledge.sqlite.checksums import checksum
 from ctxarchive.knowledge.sqlite.connection import Row, unpack
-from ctxarchive.knowledge.sqlite.index import TABLES, Index, ids_of, strays, table_of, varints
+from ctxarchive.knowledge.sqlite.index import Index
+from ctxarchive.knowledge.sqlite.layout import TABLES, ids_of, strays, table_of, varints
 from ctxarchive.knowledge.sqlite.records import COLUMNS, Records
 from ctxarchive.knowledge.sqlite.tallies import COUNTED
 from ctxarchive.knowledge.store import Finding
