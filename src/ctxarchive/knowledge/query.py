@@ -62,6 +62,8 @@ class Term:
     """Sequences of words, each of which would do."""
     prefix: bool = False
     """Whether the last word of a sequence may go on."""
+    forms: bool = False
+    """Whether all but the first are other forms of it, asked for in case they are there."""
 
     @property
     def phrases(self) -> int:
@@ -211,7 +213,7 @@ def _inflected(term: Term) -> Term:
     if not term.single:
         return term
     word = term.words[0][0]
-    return Term(words=((word,), *((form,) for form in forms(word))))
+    return Term(words=((word,), *((form,) for form in forms(word))), forms=True)
 
 
 def _windows(body: list[str]) -> Iterator[list[str]]:

@@ -23,9 +23,12 @@ def near(word: str, known: Iterable[tuple[str, int]]) -> list[str]:
         known: words of the archive, each with how many passages hold it.
     """
     most = 1 if len(word) < 6 else 2
+    letters = set(word)
     found = []
     for other, held in known:
-        if abs(len(other) - len(word)) <= most and other != word:
+        if abs(len(other) - len(word)) > most or len(letters ^ set(other)) > 2 * most:
+            continue
+        if other != word:
             distance = differences(word, other, most)
             if distance <= most:
                 found.append((distance, -held, other))

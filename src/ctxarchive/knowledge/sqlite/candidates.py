@@ -113,6 +113,7 @@ class Candidates:
 
     def loose(self, question: Question) -> Ranked:
         """What holds any of the terms, as far as it may be among the best."""
+        question = self._with_known_forms(question)
         terms = question.parsed.loose
         found: dict[tuple[int, int], Candidate] = {}
         statistics = Statistics(frequency=(0,) * len(terms), total=1)
@@ -121,7 +122,8 @@ class Candidates:
             combinations = combined(
                 statistics.frequency, statistics.total, COMMON if question.wide else COMMON_HERE
             )
-            number = first_of(combinations, WIDE if question.wide else LOOSE)
+            most = WIDE if question.wide else LOOSE
+            number = first_of(combinations, most)
             asked = [
                 place
                 for place, held in enumerate(statistics.frequency)
@@ -129,7 +131,7 @@ class Candidates:
             ]
             if combinations:
                 asked = asked or list(combinations[0].terms)
-                self._ask(question, minimal(combinations[:number]), asked, found)
+                self._ask(question, minimal(combinations[:number]), asked, found, most)
             self._rest(question, combinations[number:], asked, found, statistics)
         for scanned, _ in question.scanned:
             found[scanned.key, scanned.start] = scanned
@@ -142,13 +144,26 @@ class Candidates:
         best = rank(found, statistics, self._weights)
         return Ranked(best=best, terms=terms, statistics=statistics)
 
+    def _with_known_forms(self, question: Question) -> Question:
+        """The question without the forms of a word that the index does not hold."""
+        if not question.attached:
+            return question
+        known = self._index.known
+        terms = (
+            replace(term, words=(term.words[0], *(w for w in term.words[1:] if known(w[0]))))
+            if term.forms
+            else term
+            for term in question.parsed.loose
+        )
+        return replace(question, parsed=replace(question.parsed, loose=tuple(terms)))
+
     def _ask(
         self,
         question: Question,
         combinations: Sequence[Combination],
         asked: Sequence[int],
         found: dict[tuple[int, int], Candidate],
-        most: int = 2 * WIDE,
+        most: int,
     ) -> None:
         """Add the newest passages that hold a combination, with the counts of all that is asked."""
         terms = question.parsed.loose
@@ -156,12 +171,9 @@ class Candidates:
         every = " OR ".join(term.expression() for term in counted)
         some = " OR ".join(_all_of(each, terms) for each in combinations)
         for row in self._rows(question, f"({every}) AND ({some})", _phrases(counted), most):
-            each = _candidate(row, counted)
-            counts = [0] * len(terms)
-            for place, count in zip(asked, each.counts, strict=True):
-                counts[place] = count
-            if any(counts):
-                found[each.key, each.start] = replace(each, counts=tuple(counts))
+            each = _candidate(row, counted, asked, len(terms))
+            if any(each.counts):
+                found[each.key, each.start] = each
 
     def _rest(
         self,
@@ -173,18 +185,27 @@ class Candidates:
     ) -> None:
         """Combinations that too many rows hold to count in all: the best, or the newest, of each."""
         left = float(RANKED_ROWS)
+        enough = question.request.limit
+        known, threshold = -1, 0.0
         for each in combinations:
-            scores = [score for score, _ in rank(list(found.values()), statistics, self._weights)]
-            enough = question.request.limit
-            if len(scores) >= enough and each.worth * REACH <= scores[enough - 1]:
+            if known != len(found):
+                known, threshold = len(found), self._threshold(found, statistics, enough)
+            if threshold and each.worth * REACH <= threshold:
                 return
             if question.wide and each.rows <= left:
                 left -= each.rows
                 self._best(question, each, found)
-            elif len(scores) < enough or not question.wide:
+            elif not threshold or not question.wide:
                 self._ask(question, [each], asked, found, _BEST)
             if not question.wide and len(found) >= LOOSE:
                 return
+
+    def _threshold(
+        self, found: dict[tuple[int, int], Candidate], statistics: Statistics, place: int
+    ) -> float:
+        """The score of the candidate at a place; 0 where there are fewer."""
+        best = rank(list(found.values()), statistics, self._weights)
+        return best[place - 1][0] if len(best) >= place else 0.0
 
     def _best(
         self, question: Question, each: Combination, found: dict[tuple[int, int], Candidate]
@@ -440,7 +461,10 @@ def _kind(sort: int, table: str) -> Kind:
     return "injected" if sort & INJECTED else "original"
 
 
-def _candidate(row: Row, terms: Sequence[Term]) -> Candidate:
+def _candidate(
+    row: Row, terms: Sequence[Term], asked: Sequence[int] | None = None, all_terms: int = 0
+) -> Candidate:
+    """The candidate of a row that counts the phrases of some terms; ``asked`` are their places."""
     key, start, sort, packed, table = row
     length = int.from_bytes(packed[-4:], "big")
     counts = tuple(packed[:-4])
@@ -449,6 +473,11 @@ def _candidate(row: Row, terms: Sequence[Term]) -> Candidate:
         counts = tuple(
             sum(counts[end - term.phrases : end]) for term, end in zip(terms, ends, strict=True)
         )
+    if asked is not None and len(asked) != all_terms:
+        spread = [0] * all_terms
+        for place, count in zip(asked, counts, strict=True):
+            spread[place] = count
+        counts = tuple(spread)
     return Candidate(key=key, kind=_kind(sort, table), counts=counts, length=length, start=start)
 
 

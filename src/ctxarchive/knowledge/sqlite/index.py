@@ -93,6 +93,9 @@ class Index:
         self._distrusted: tuple[int, int] | None = None
         self._archive = str(records.connection.value("SELECT id FROM archive"))
         self._frequencies: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, bool] = {}
+        self._known_at = 0
+        """Passages when ``_known`` was begun."""
         records.connection.count_phrases("phrase_counts")
 
     # -- reading
@@ -202,6 +205,18 @@ class Index:
             )
             known = self._frequencies[word] = (held or 0, rows)
         return known[0]
+
+    def known(self, word: str) -> bool:
+        """Whether any passage holds a word; remembered until the index grows."""
+        rows, _ = self.totals()
+        if rows != self._known_at or len(self._known) > _WORDS:
+            self._known, self._known_at = {}, rows
+        if word not in self._known:
+            found = self._records.connection.value(
+                "SELECT 1 FROM search.originals WHERE originals MATCH ? LIMIT 1", (f'"{word}"',)
+            )
+            self._known[word] = found is not None
+        return self._known[word]
 
     def vocabulary(self, word: str) -> list[tuple[str, int]]:
         """Words of the archive that begin as a word does, or with its first letters swapped."""
