@@ -27,6 +27,7 @@ from ctxarchive.compaction.extractive import SECTIONS
 from ctxarchive.compaction.policy import CompactionPolicy, PolicyOverride
 from ctxarchive.compaction.summarizer import INSTRUCTION
 from ctxarchive.config.settings import Settings
+from ctxarchive.knowledge.retention import RetentionPolicy
 from ctxarchive.tools.ctx_search import DESCRIPTION, CtxSearchTool
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,6 +116,7 @@ def spelt(value: Any) -> str:
         ("## `[compaction]`", CompactionPolicy),
         ("## `[[compaction.model_policies]]`", PolicyOverride),
         ("## `[transcript]`", TranscriptConfig),
+        ("## `[retention]`", RetentionPolicy),
         ("## `[transcript.anchor_weights]`", AnchorWeights),
     ],
 )

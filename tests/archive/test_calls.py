@@ -60,7 +60,7 @@ RUN = 'bash {"command": "make"}'
         (RUN, "all good", False, ""),
         (RUN, "a.c:3: error: no such thing", True, "a.c:3: error: no such thing"),
         (RUN, "", True, "failed"),
-        (RUN, "working\nValueError: 3\nExit code: 2", False, "Exit code: 2"),
+        (RUN, "working\nValueError: 3\nExit code: 2", False, "ValueError: 3"),
         (RUN, '{"output": "no", "metadata": {"exit_code": 1}}', False, None),
         (RUN, "Exit code: 0", False, ""),
         ('read {"path": "notes.md"}', "it ends with exit code 1", False, ""),

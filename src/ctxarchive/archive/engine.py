@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -102,10 +103,11 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         filed = await self._try_file(input)
         if filed is None:
             return await super().summarize(input)
+        asked = replace(input, requests_follow=True)
         if self._index == "later":
-            summary = await super().summarize(input)
+            summary = await super().summarize(asked)
         else:
-            summary = await self._summarize_and_index(input)
+            summary = await self._summarize_and_index(asked)
         started = time.perf_counter()
         try:
             additions = self._additions(input, summary, filed)

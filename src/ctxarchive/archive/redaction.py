@@ -199,8 +199,9 @@ def _masked(pattern: Pattern, text: str) -> str:
     parts: list[str] = []
     at = 0
     for match in pattern.finditer(text):
-        group = "secret" if match.groupdict().get("secret") else 0
-        start, end = match.span(group)
+        # By its number: RE2 knows no spans by name.
+        named = "secret" if match.groupdict().get("secret") else ""
+        start, end = match.span(match.re.groupindex.get(named, 0))
         parts += (text[at:start], masked(text[start:end]))
         at = end
     return "".join([*parts, text[at:]]) if parts else text

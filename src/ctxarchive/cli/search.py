@@ -12,7 +12,7 @@ from ctxarchive.cli.app import DONE, FAILED
 from ctxarchive.cli.archives import open_existing
 from ctxarchive.cli.marking import mark_json
 from ctxarchive.cli.output import echo_json, line
-from ctxarchive.errors import KnowledgeError
+from ctxarchive.errors import KnowledgeError, ToolInputError
 
 if TYPE_CHECKING:
     from ctxarchive.knowledge.records import Mark, SourceRef
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 )
 @click.option("--after-seq", type=int, help="Only records after this seq.")
 @click.option("--before-seq", type=int, help="Only records before this seq.")
+@click.option("--after", metavar="DATE", help="Only records from this date or time on, in UTC.")
+@click.option("--before", metavar="DATE", help="Only records before this date or time, in UTC.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000),
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     help="Most hits a query.",
 )
 @click.option("--semantic", is_flag=True, help="Find by meaning too; needs the extra semantic.")
+@click.option("--explain", is_flag=True, help="Say why each hit ranks where it does.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     archive: Path,
@@ -49,21 +52,27 @@ def command(
     sources: tuple[str, ...],
     after_seq: int | None,
     before_seq: int | None,
+    after: str | None,
+    before: str | None,
     limit: int,
     semantic: bool,
+    explain: bool,
     as_json: bool,
 ) -> int:
     """Search an archive."""
     from ctxarchive.knowledge.store import Scope, SearchRequest
 
+    after_time, before_time = _moment(after, "--after", -1), _moment(before, "--before", 0)
     with _opened(archive, semantic=semantic) as knowledge:
         scope = Scope(
             sources=_sources(knowledge, session, sources),
             after_seq=after_seq,
             before_seq=before_seq,
+            after_time=after_time,
+            before_time=before_time,
         )
         answers = [
-            knowledge.search(SearchRequest(query=query, scope=scope, limit=limit))
+            knowledge.search(SearchRequest(query=query, scope=scope, limit=limit, explain=explain))
             for query in queries
         ]
         marks = {
@@ -128,6 +137,22 @@ def _sources(
     return found or (SourceRef(session=session or ""),)
 
 
+def _moment(text: str | None, option: str, shift: int) -> int | None:
+    """A date as milliseconds since the epoch.
+
+    Raises:
+        UsageError: naming the option, for what is neither a date nor a time.
+    """
+    from ctxarchive.tools.arguments import moment
+
+    try:
+        return moment(text, option, shift)
+    except ToolInputError:
+        raise click.UsageError(
+            f"{option} {text!r}: not a date or time; write 2026-03-31 or 2026-03-31T14:00Z"
+        ) from None
+
+
 def _answer_json(answer: SearchAnswer, marks: Marks) -> dict[str, Any]:
     return {
         "query": answer.query,
@@ -152,6 +177,7 @@ def _hit_json(hit: Hit, marks: Marks) -> dict[str, Any]:
         "kind": hit.kind,
         "time": hit.time,
         "offset": hit.offset,
+        **({"why": list(hit.why)} if hit.why else {}),
         "mark": mark_json(marks.get((hit.session, hit.seq))),
     }
 
@@ -167,3 +193,5 @@ def _print(answer: SearchAnswer, marks: Marks) -> None:
         told = "" if mark is None else f" ({mark.told()})"
         line(f"  {label} seq {hit.seq}  {who}{told}, {hit.chars} chars")
         line(f"    {hit.snippet}")
+        for reason in hit.why:
+            line(f"      {reason}")

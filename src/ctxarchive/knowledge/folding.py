@@ -137,19 +137,25 @@ def fold(text: str) -> Folded:
 def _candidates(raw: bytes) -> set[bytes]:
     """The distinct words of a text that may add names: all that have an underscore or inner capital."""
     classes = raw.translate(_TO_CLASSES)
-    hits = classes.count(b"aA") + raw.count(b"_")
-    if hits * _DENSE > len(raw):
-        words = set(raw.translate(_TO_NAMES).split()) - _nameless
-        _nameless.update(word for word in words if len(word) <= 24 and not _memo[word])
-        return words
+    most = len(raw) // _DENSE + 8
     found: set[bytes] = set()
     for sign in (b"aA", b"_", b"AAa"):
         at = classes.find(sign)
         while at >= 0:
+            most -= 1
+            if most < 0:
+                return _all_words(raw)
             end = classes.find(b" ", at)
             end = len(raw) if end < 0 else end
             found.add(raw[classes.rfind(b" ", 0, at) + 1 : end])
             at = classes.find(sign, end)
+    return found
+
+
+def _all_words(raw: bytes) -> set[bytes]:
+    """The distinct words of a text but those that are known to add nothing."""
+    found = set(raw.translate(_TO_NAMES).split()) - _nameless
+    _nameless.update(word for word in found if len(word) <= 24 and not _memo[word])
     return found
 
 
@@ -168,8 +174,12 @@ def plain(text: str) -> str:
     """A text for literal comparison: NFKC, case-folded, no diacritics, white space collapsed."""
     if not text.isascii():
         folded = unicodedata.normalize("NFKC", text).casefold()
-        text = "".join(map(_strip, folded))
+        text = _WIDE.sub(_strip_run, folded)
     return " ".join(text.lower().split())
+
+
+def _strip_run(match: re.Match[str]) -> str:
+    return "".join(map(_strip, match[0]))
 
 
 def parts(identifier: str) -> tuple[str, ...]:
@@ -254,6 +264,7 @@ def _wide(character: str) -> str:
     return letters if spelt else ""
 
 
+@lru_cache(maxsize=1 << 14)
 def _strip(character: str) -> str:
     """A character without its diacritics; scripts of single characters keep theirs."""
     if character.isascii() or single(character):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-PASSAGE: Final = 2_000
+PASSAGE: Final = 4_000
 """Code points of a passage; compared with other sizes in ``benchmarks/README.md``."""
 
 OVERLAP: Final = 96

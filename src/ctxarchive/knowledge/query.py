@@ -24,6 +24,7 @@ from ctxarchive.knowledge.folding import (
     single,
     words,
 )
+from ctxarchive.knowledge.inflection import forms
 from ctxarchive.knowledge.passages import PASSAGE, WINDOW
 
 MOST_TERMS: Final = 32
@@ -61,11 +62,18 @@ class Term:
     """Sequences of words, each of which would do."""
     prefix: bool = False
     """Whether the last word of a sequence may go on."""
+    forms: bool = False
+    """Whether all but the first are other forms of it, asked for in case they are there."""
 
     @property
     def phrases(self) -> int:
         """How many FTS5 phrases ``expression`` is made of, in order."""
         return len(self.words)
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one word, and no beginning of one."""
+        return len(self.words) == 1 and len(self.words[0]) == 1 and not self.prefix
 
     def expression(self) -> str:
         """The FTS5 expression; every word is quoted."""
@@ -100,10 +108,6 @@ class ParsedQuery:
     spelt: str
     """The query, where it is one chunk whose capitals or signs the terms leave out; else empty."""
 
-    def expression(self) -> str:
-        """The FTS5 expression of the strict match."""
-        return " AND ".join(term.expression() for term in self.terms)
-
 
 def parse(query: str) -> ParsedQuery:
     """Take a query apart. Never raises, whatever the text."""
@@ -130,8 +134,7 @@ def parse(query: str) -> ParsedQuery:
                 signs.update(dict.fromkeys(OPERATORS.findall(chunk)))
         for term in _terms(chunk, prefix=prefix, whole=not quoted):
             terms[term] = None
-            loose[term] = None
-            loose.update(dict.fromkeys(_pieces(term)))
+            loose.update(dict.fromkeys([_inflected(term), *map(_inflected, _pieces(term))]))
     return ParsedQuery(
         text=query,
         terms=tuple(terms)[:MOST_TERMS],
@@ -203,6 +206,14 @@ def _terms(chunk: str, *, prefix: bool, whole: bool) -> list[Term]:
         if len(split) > 1:
             sequences.update(dict.fromkeys([("".join(split),), split]))
     return [*terms, Term(words=tuple(sequences), prefix=prefix)]
+
+
+def _inflected(term: Term) -> Term:
+    """A term that is one word, with the other forms of it."""
+    if not term.single:
+        return term
+    word = term.words[0][0]
+    return Term(words=((word,), *((form,) for form in forms(word))), forms=True)
 
 
 def _windows(body: list[str]) -> Iterator[list[str]]:

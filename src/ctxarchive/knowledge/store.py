@@ -92,6 +92,10 @@ class SearchRequest:
     scope: Scope = field(default_factory=Scope)
     limit: int = 5
     """At most so many hits."""
+    loosest: Tier = "substring"
+    """The last way of matching that is tried; ``strict`` for all words or nothing."""
+    explain: bool = False
+    """Whether each hit says why it ranks where it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,8 @@ class Hit:
     """About 200 code points around the match, white space collapsed."""
     offset: int
     """Where in the record's text the match starts, in code points; 0 where that is unknown."""
+    why: tuple[str, ...] = ()
+    """Why it ranks where it does, a line for each thing that counts, where that was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +335,18 @@ class KnowledgeBase(ABC):
     @abstractmethod
     def search(self, request: SearchRequest) -> SearchAnswer:
         """Find records. No text of a query raises."""
+
+    @abstractmethod
+    def mentions(self, text: str, scope: Scope, limit: int) -> Sequence[tuple[str, int]]:
+        """Session and seq of the newest originals that hold a text, the newest first; no search.
+
+        A store may look at the newest records of each session alone.
+
+        Args:
+            text: an identifier, a path, a number: held as it is spelt, no part of a longer word.
+            scope: where to look.
+            limit: at most so many.
+        """
 
     @abstractmethod
     def index_pending(self) -> int:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from ctxarchive.knowledge.records import SEQ_LIMIT, source_label
 from ctxarchive.knowledge.store import KnowledgeBase, Scope
+from ctxarchive.tools.wording import day
 
 
-def gone(session: str, seq: int) -> str:
-    """The answer to a call for one purged record."""
-    label = source_label(session)
-    return f'seq {seq} of "{label}" was purged: it was deleted on purpose, and no call returns it.'
+def gone(knowledge: KnowledgeBase, session: str, seq: int) -> str:
+    """The answer to a call for one purged record, with the day on which it went."""
+    tombstone = knowledge.purged(session).get(seq)
+    when = day(None if tombstone is None else tombstone.at)
+    return (
+        f'seq {seq} of "{source_label(session)}": this record was purged{f" on {when}" * bool(when)}; '
+        "it was deleted on purpose, and no call returns it."
+    )
 
 
 def gone_within(knowledge: KnowledgeBase, scope: Scope) -> str:

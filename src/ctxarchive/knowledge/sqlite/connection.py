@@ -12,7 +12,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from urllib.parse import quote
 
 import apsw
@@ -155,6 +155,16 @@ class Connection:
         with self._lock, self._translated():
             self._db.executemany(sql, rows)
 
+    def insert_texts(self, sql: str, texts: Sequence[str]) -> None:
+        """Run a statement that takes ``texts`` as an array (``carray(:texts)``), in one go.
+
+        Python is not needed meanwhile, so another thread may go on; and the lock is not taken, so
+        that this may be the other thread: the caller holds it, and does nothing else here till then.
+        """
+        array = apsw.carray(tuple(texts), flags=apsw.SQLITE_CARRAY_TEXT)
+        with self._translated():
+            self._db.execute(sql, {"texts": array})
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction that holds the write lock from its start; any error undoes it.
@@ -278,16 +288,16 @@ class Connection:
         self._db.create_scalar_function(name, function, arguments)
 
     def count_phrases(self, name: str) -> None:
-        """Add an FTS5 function of no arguments: a byte a phrase (its occurrences), then the length.
+        """Add an FTS5 function of a number: a byte for each of so many phrases, then the length.
 
-        The length is four bytes, big-endian: the words of the row.
+        The byte is how often the phrase occurs; the length is four bytes, big-endian: the words of
+        the row.
         """
 
-        def counts(api: apsw.FTS5ExtensionApi, *_: Value) -> bytes:
-            occurrences = [
-                min(255, sum(map(len, api.phrase_locations(phrase))))
-                for phrase in range(api.phrase_count)
-            ]
+        def counts(api: apsw.FTS5ExtensionApi, *phrases: Value) -> bytes:
+            found = api.phrase_locations
+            first = range(cast("int", phrases[0]))
+            occurrences = [min(255, sum(map(len, found(phrase)))) for phrase in first]
             return bytes(occurrences) + api.column_size(-1).to_bytes(4, "big")
 
         self._db.register_fts5_function(name, counts)

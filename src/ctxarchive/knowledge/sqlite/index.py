@@ -12,14 +12,17 @@ never waits for indexing.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ctxarchive.errors import KnowledgeError
-from ctxarchive.knowledge.folding import FOLD_VERSION, TOKENIZER, fold
-from ctxarchive.knowledge.passages import PASSAGE, passages
-from ctxarchive.knowledge.records import KINDS, LAYERS, Kind
+from ctxarchive.knowledge.folding import fold
+from ctxarchive.knowledge.passages import passages
+from ctxarchive.knowledge.records import LAYERS
+from ctxarchive.knowledge.spelling import SAME
 from ctxarchive.knowledge.sqlite.connection import (
     Connection,
     Mode,
@@ -28,23 +31,26 @@ from ctxarchive.knowledge.sqlite.connection import (
     move_file,
     remove_file,
 )
+from ctxarchive.knowledge.sqlite.layout import (
+    FORMAT,
+    INJECTED,
+    SEVERAL,
+    TABLES,
+    create_tables,
+    ids_of,
+    index_path,
+    strays,
+    table_of,
+    varints,
+)
 from ctxarchive.knowledge.sqlite.records import Records
-
-FORMAT: Final = f"2.{FOLD_VERSION}.{PASSAGE}"
-"""Of tables, folding and passages; an index of another format is made anew."""
 
 BATCH: Final = 500
 """Records indexed in one transaction."""
+_WORDS: Final = 5_000
+_PART: Final = 100
+"""Records folded while as many before them are inserted."""
 
-TABLES: Final = ("originals", "derived")
-"""Events as they happened, and text derived from them (checkpoints)."""
-
-INJECTED: Final = 4
-"""In ``passages.sort``, added to the layer's place in ``LAYERS``: text of the host."""
-SEVERAL: Final = 8
-"""Likewise: one of several passages of its record."""
-
-_PAGE_BYTES: Final = 16_384
 _DAMAGE: Final = frozenset({"corrupt", "foreign", "missing", "storage"})
 
 
@@ -71,27 +77,6 @@ class _RecordsDamagedError(KnowledgeError):
     """The records are damaged, met while they were read for an index that is not to blame."""
 
 
-def table_of(kind: Kind) -> str:
-    """The table that indexes records of a kind."""
-    return "derived" if kind == "checkpoint" else "originals"
-
-
-def strays(table: str, *, index: str, records: str) -> str:
-    """The SQL that selects the rows of an index table whose records are not filed so, or no more."""
-    kinds = ", ".join(f"'{kind}'" for kind in KINDS if table_of(kind) == table)
-    return (
-        f"SELECT d.id FROM {index}.{table}_docsize AS d LEFT JOIN {index}.passages AS p ON p.id = d.id"
-        f" LEFT JOIN {records}.records AS r ON r.key = p.key"
-        f" WHERE r.key IS NULL OR r.kind NOT IN ({kinds})"
-    )
-
-
-def index_path(records: Path) -> Path:
-    """Where the index of an archive is: ``A.db`` has ``A.search.db``."""
-    name = records.name.removesuffix(".db")
-    return records.with_name(f"{name}.search.db")
-
-
 class Index:
     """The index of one records file."""
 
@@ -107,6 +92,10 @@ class Index:
         self._seen: tuple[int, int] | None = None
         self._distrusted: tuple[int, int] | None = None
         self._archive = str(records.connection.value("SELECT id FROM archive"))
+        self._frequencies: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, bool] = {}
+        self._known_at = 0
+        """Passages when ``_known`` was begun."""
         records.connection.count_phrases("phrase_counts")
 
     # -- reading
@@ -197,6 +186,49 @@ class Index:
             "SELECT coalesce(sum(records), 0) FROM filings WHERE number > ?", (after,)
         )
         return int(total)
+
+    def totals(self) -> tuple[int, float]:
+        """Passages in all, and their words on average; of the index that is attached."""
+        connection = self._records.connection
+        # FTS5 keeps them as its record 1: rows, then the words of each column.
+        block = connection.value("SELECT block FROM search.originals_data WHERE id = 1")
+        rows, words = [*varints(block or b""), 0, 0][:2]
+        return rows, words / max(1, rows)
+
+    def frequency(self, word: str) -> int:
+        """How many passages hold a word; remembered until the archive has grown by a tenth."""
+        rows, _ = self.totals()
+        known = self._frequencies.get(word)
+        if known is None or rows > known[1] * 1.1 or rows < known[1]:
+            held = self._records.connection.value(
+                "SELECT doc FROM search.vocabulary WHERE term = ?", (word,)
+            )
+            known = self._frequencies[word] = (held or 0, rows)
+        return known[0]
+
+    def known(self, word: str) -> bool:
+        """Whether any passage holds a word; remembered until the index grows."""
+        rows, _ = self.totals()
+        if rows != self._known_at or len(self._known) > _WORDS:
+            self._known, self._known_at = {}, rows
+        if word not in self._known:
+            found = self._records.connection.value(
+                "SELECT 1 FROM search.originals WHERE originals MATCH ? LIMIT 1", (f'"{word}"',)
+            )
+            self._known[word] = found is not None
+        return self._known[word]
+
+    def vocabulary(self, word: str) -> list[tuple[str, int]]:
+        """Words of the archive that begin as a word does, or with its first letters swapped."""
+        found: list[tuple[str, int]] = []
+        for start in dict.fromkeys([word[:SAME], word[1::-1]]):
+            rows = self._records.connection.all(
+                "SELECT term, doc FROM search.vocabulary WHERE term >= ? AND term < ?"
+                f" AND length(term) BETWEEN ? AND ? LIMIT {_WORDS}",
+                (start, start + "{", len(word) - 2, len(word) + 2),
+            )
+            found.extend((term, held) for term, held in rows)
+        return found
 
     def _trusted(self, connection: Connection, schema: str) -> bool:
         """Whether the index is of this archive, this format, and this history."""
@@ -301,24 +333,7 @@ class Index:
         create_file(beside)
         fresh = Connection(beside, mode="rw", busy_timeout_ms=self._timeout)
         try:
-            fresh.all(f"PRAGMA page_size = {_PAGE_BYTES}")
-            fresh.value("PRAGMA journal_mode = WAL")
-            with fresh.writing():
-                for table in TABLES:
-                    fresh.all(
-                        f"CREATE VIRTUAL TABLE {table} USING fts5(words, content = '',"
-                        f" contentless_delete = 1, tokenize = '{TOKENIZER}')"
-                    )
-                # An id is the session's ordinal * 2**32 + a number that counts up in the session.
-                fresh.all(
-                    "CREATE TABLE passages(id INTEGER PRIMARY KEY, key INTEGER NOT NULL,"
-                    " start INTEGER NOT NULL, sort INTEGER NOT NULL)"
-                )
-                fresh.all(
-                    "CREATE TABLE state(archive TEXT NOT NULL, format TEXT NOT NULL,"
-                    " filing INTEGER NOT NULL, token INTEGER NOT NULL, key INTEGER NOT NULL)"
-                )
-                fresh.all("INSERT INTO state VALUES (?, ?, 0, 0, -1)", (self._archive, FORMAT))
+            create_tables(fresh, self._archive)
         finally:
             fresh.close()
         move_file(beside, self.path)
@@ -347,9 +362,9 @@ class Index:
             raise KnowledgeError("corrupt", f"{self.path}: not the index of this archive")
 
     def _close_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = self._written = None
+        writer, self._writer, self._written = self._writer, None, None
+        if writer is not None:
+            writer.close()  # may fail where the disk does, and is not tried again
 
     def _batch(self) -> int | None:
         """Index the next records after the watermark; ``None`` when there are none."""
@@ -375,27 +390,57 @@ class Index:
         return len(rows)
 
     def _insert(self, writer: Connection, rows: list[Row]) -> None:
-        """Add records: their passages, and the words of each."""
+        """Add records: their passages, and the words of each.
+
+        A part of them is folded while the part before it is inserted, by a thread that needs no
+        Python for it.
+        """
         free: dict[int, int] = {}
         places: list[tuple[int, int, int, int]] = []
-        texts: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
-        for key, kind, layer, head, event in rows:
-            session = key >> 32
-            if session not in free:
-                free[session] = _next_id(writer, session)
-            text = self._records.readable(event, head)
-            parts = passages(text)
-            sort = LAYERS.index(layer) if layer in LAYERS else 0
-            sort += INJECTED * (kind == "injected") + SEVERAL * (len(parts) > 1)
-            table = texts[table_of(kind)]
-            for number, part in enumerate(parts, start=free[session]):
-                places.append((number, key, part.start, sort))
-                table.append((number, fold(part.text).indexed))
-            free[session] += len(parts)
+        waiting: Future[None] | None = None
+        with ThreadPoolExecutor(1, "ctxarchive-index") as thread:
+            for first in range(0, len(rows), _PART):
+                texts: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
+                for row in rows[first : first + _PART]:
+                    number = self._free(writer, free, row[0] >> 32, waiting)
+                    for place, text in self._passages(row, number):
+                        places.append(place)
+                        texts[table_of(row[1])].append((place[0], text))
+                    free[row[0] >> 32] = places[-1][0] + 1
+                if waiting is not None:
+                    waiting.result()
+                waiting = thread.submit(_insert_words, writer, texts)
+            if waiting is not None:
+                waiting.result()
         writer.many("INSERT INTO passages VALUES (?, ?, ?, ?)", places)
-        for table_name, folded in texts.items():
-            if folded:
-                writer.many(f"INSERT INTO {table_name}(rowid, words) VALUES (?, ?)", folded)
+
+    def _free(
+        self,
+        writer: Connection,
+        free: dict[int, int],
+        session: int,
+        waiting: Future[None] | None,
+    ) -> int:
+        """The first id that is free behind all passages of a session."""
+        if session not in free:
+            if waiting is not None:
+                waiting.result()  # the connection is busy until then
+            first, last = ids_of(session << 32, session << 32)
+            newest = writer.value(
+                "SELECT max(id) FROM passages WHERE id BETWEEN ? AND ?", (first, last)
+            )
+            free[session] = first if newest is None else int(newest) + 1
+        return free[session]
+
+    def _passages(self, row: Row, first: int) -> Iterator[tuple[tuple[int, int, int, int], str]]:
+        """The rows of ``passages`` for a record, ids from ``first`` on, each with its words."""
+        key, kind, layer, head, event = row
+        parts = passages(self._records.readable(event, head))
+        sort = LAYERS.index(layer) if layer in LAYERS else 0
+        sort += INJECTED * (kind == "injected") + SEVERAL * (len(parts) > 1)
+        for number, part in enumerate(parts, start=first):
+            # An array's texts end at a NUL, which parts words as well as a space does.
+            yield (number, key, part.start, sort), fold(part.text).indexed.replace("\0", " ")
 
     def _next_rows(self, writer: Connection, mark: _Watermark) -> tuple[list[Row], _Watermark]:
         rows: list[Row] = []
@@ -426,16 +471,18 @@ class Index:
             self._close_writer()
 
 
-def ids_of(first: int, last: int) -> tuple[int, int]:
-    """The passages' ids that the sessions of two keys, and all between, may have."""
-    return first >> 32 << 32, last | 0xFFFFFFFF
-
-
-def _next_id(writer: Connection, session: int) -> int:
-    """The first id that is free behind all passages of a session."""
-    first, last = ids_of(session << 32, session << 32)
-    newest = writer.value("SELECT max(id) FROM passages WHERE id BETWEEN ? AND ?", (first, last))
-    return first if newest is None else int(newest) + 1
+def _insert_words(writer: Connection, texts: dict[str, list[tuple[int, str]]]) -> None:
+    for table, rows in texts.items():
+        # Ids are stretches that count up; each is one statement.
+        first = 0
+        for place in range(1, len(rows) + 1):
+            if place == len(rows) or rows[place][0] != rows[place - 1][0] + 1:
+                writer.insert_texts(
+                    f"INSERT INTO {table}(rowid, words)"
+                    f" SELECT {rows[first][0] - 1} + rowid, value FROM carray(:texts)",
+                    [text for _, text in rows[first:place]],
+                )
+                first = place
 
 
 def _watermark(connection: Connection, schema: str) -> _Watermark:

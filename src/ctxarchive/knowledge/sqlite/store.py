@@ -20,6 +20,7 @@ from ctxarchive.knowledge.sqlite.connection import (
 from ctxarchive.knowledge.sqlite.index import Index
 from ctxarchive.knowledge.sqlite.marks import Marks
 from ctxarchive.knowledge.sqlite.meaning import Meaning
+from ctxarchive.knowledge.sqlite.mentions import mentions
 from ctxarchive.knowledge.sqlite.purge import Purging
 from ctxarchive.knowledge.sqlite.records import Records
 from ctxarchive.knowledge.sqlite.schema import open_records
@@ -177,6 +178,9 @@ class SqliteKnowledgeBase(KnowledgeBase):
             else:
                 self._index.distrust()
             return self._searcher.search(request)
+
+    def mentions(self, text: str, scope: Scope, limit: int) -> list[tuple[str, int]]:  # noqa: D102
+        return mentions(self._records, text, scope, limit)
 
     def index_pending(self) -> int:  # noqa: D102
         return self._index.index_pending()

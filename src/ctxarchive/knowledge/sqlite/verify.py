@@ -13,7 +13,8 @@ from ctxarchive.knowledge.query import Document
 from ctxarchive.knowledge.records import KINDS, LAYERS, SEQ_LIMIT
 from ctxarchive.knowledge.sqlite.checksums import checksum
 from ctxarchive.knowledge.sqlite.connection import Row, unpack
-from ctxarchive.knowledge.sqlite.index import TABLES, Index, ids_of, strays, table_of
+from ctxarchive.knowledge.sqlite.index import Index
+from ctxarchive.knowledge.sqlite.layout import TABLES, ids_of, strays, table_of, varints
 from ctxarchive.knowledge.sqlite.records import COLUMNS, Records
 from ctxarchive.knowledge.sqlite.tallies import COUNTED
 from ctxarchive.knowledge.store import Finding
@@ -207,19 +208,8 @@ def _sizes(records: Records, rows: list[Row]) -> dict[tuple[str, int], int]:
             " ON d.id = p.id WHERE p.id BETWEEN ? AND ? AND p.key BETWEEN ? AND ?",
             (*ids_of(first, last), first, last),
         ):
-            sizes[table, key] = sizes.get((table, key), 0) + _varints(packed)
+            sizes[table, key] = sizes.get((table, key), 0) + sum(varints(packed))
     return sizes
-
-
-def _varints(sizes: bytes) -> int:
-    """The sum of SQLite's variable-length integers, one a column (https://sqlite.org/fileformat2.html)."""
-    total = value = 0
-    for byte in sizes:
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:
-            total += value
-            value = 0
-    return total
 
 
 def _indexed(
