@@ -11,8 +11,8 @@ import pytest
 
 from ctxarchive.archive.settings import AnchorWeights
 from ctxarchive.cli.curve import Picture, Point, draw
-from ctxarchive.cli.tuning import Fit
 from ctxarchive.config.settings import load_settings
+from ctxarchive.replay.fitting_weights import Fit
 
 Cli = Callable[..., Any]
 SHARES = ("recall", "user_text", "reachable")
