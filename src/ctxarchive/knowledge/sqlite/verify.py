@@ -12,8 +12,9 @@ from ctxarchive.knowledge.passages import passages
 from ctxarchive.knowledge.query import Document
 from ctxarchive.knowledge.records import KINDS, LAYERS, SEQ_LIMIT
 from ctxarchive.knowledge.sqlite.connection import Row, unpack
-from ctxarchive.knowledge.sqlite.index import TABLES, Index, ids_of, strays, table_of, varints
+from ctxarchive.knowledge.sqlite.index import TABLES, Index, ids_of, strays, table_of
 from ctxarchive.knowledge.sqlite.records import Records
+from ctxarchive.knowledge.sqlite.vocabulary import varints
 from ctxarchive.knowledge.store import Finding
 
 _STEP: Final = 500
