@@ -12,7 +12,21 @@ from typing import Final
 
 _WORD: Final = re.compile(r"[a-z]{4,20}")
 _VOWELS: Final = "aeiou"
-_ENDINGS: Final = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "s")
+_ENDINGS: Final = (
+    "ations",
+    "ation",
+    "ions",
+    "ion",
+    "ings",
+    "ing",
+    "ies",
+    "ied",
+    "ers",
+    "er",
+    "ed",
+    "es",
+    "s",
+)
 _SHORTEST: Final = 3
 
 
@@ -23,7 +37,17 @@ def forms(word: str) -> tuple[str, ...]:
         return ()
     stem = _stem(word)
     found = dict.fromkeys(
-        [stem, f"{stem}s", f"{stem}ed", f"{stem}ing", f"{stem}e", f"{stem}es", f"{stem}er"]
+        [
+            stem,
+            f"{stem}s",
+            f"{stem}ed",
+            f"{stem}ing",
+            f"{stem}e",
+            f"{stem}es",
+            f"{stem}er",
+            f"{stem}ion",
+            f"{stem}ions",
+        ]
     )
     if stem.endswith("y") and stem[-2] not in _VOWELS:
         found.update(dict.fromkeys([f"{stem[:-1]}ies", f"{stem[:-1]}ied"]))

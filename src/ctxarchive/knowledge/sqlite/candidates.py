@@ -154,7 +154,7 @@ class Candidates:
         """The question without the forms of a word that the index does not hold."""
         if not question.attached:
             return question
-        known = self._index.known
+        known = self._index.vocabulary.known
         terms = (
             replace(term, words=(term.words[0], *(w for w in term.words[1:] if known(w[0]))))
             if term.forms
@@ -256,7 +256,7 @@ class Candidates:
                 continue
             if self._held(question, word):
                 continue
-            for other in near(word, self._index.vocabulary(word))[:_SUGGESTED]:
+            for other in near(word, self._index.vocabulary.like(word))[:_SUGGESTED]:
                 if self._held(question, other):
                     found[word] = other
                     break
@@ -270,7 +270,7 @@ class Candidates:
     def _statistics(self, question: Question, terms: Sequence[Term]) -> Statistics:
         """How many passages of the scope hold each term, and how many there are."""
         connection = self._records.connection
-        rows, average = self._index.totals()
+        rows, average = self._index.vocabulary.totals()
         total = rows
         if not question.wide:
             total = 0
@@ -290,7 +290,11 @@ class Candidates:
                     (term.expression(), low, high),
                 )
             if held >= _COUNTED and question.wide:
-                held = self._index.frequency(term.words[0][0]) if term.single else total // COMMON
+                held = (
+                    self._index.vocabulary.frequency(term.words[0][0])
+                    if term.single
+                    else total // COMMON
+                )
             frequency.append(min(held, total))
         return Statistics(frequency=tuple(frequency), total=max(1, total), average=average)
 

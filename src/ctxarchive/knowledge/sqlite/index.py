@@ -22,7 +22,6 @@ from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.folding import fold
 from ctxarchive.knowledge.passages import passages
 from ctxarchive.knowledge.records import LAYERS
-from ctxarchive.knowledge.spelling import SAME
 from ctxarchive.knowledge.sqlite.connection import (
     Connection,
     Mode,
@@ -41,13 +40,12 @@ from ctxarchive.knowledge.sqlite.layout import (
     index_path,
     strays,
     table_of,
-    varints,
 )
 from ctxarchive.knowledge.sqlite.records import Records
+from ctxarchive.knowledge.sqlite.vocabulary import Vocabulary
 
 BATCH: Final = 500
 """Records indexed in one transaction."""
-_WORDS: Final = 5_000
 _PART: Final = 100
 """Records folded while as many before them are inserted."""
 
@@ -92,10 +90,7 @@ class Index:
         self._seen: tuple[int, int] | None = None
         self._distrusted: tuple[int, int] | None = None
         self._archive = str(records.connection.value("SELECT id FROM archive"))
-        self._frequencies: dict[str, tuple[int, int]] = {}
-        self._known: dict[str, bool] = {}
-        self._known_at = 0
-        """Passages when ``_known`` was begun."""
+        self.vocabulary = Vocabulary(records.connection)
         records.connection.count_phrases("phrase_counts")
 
     # -- reading
@@ -186,49 +181,6 @@ class Index:
             "SELECT coalesce(sum(records), 0) FROM filings WHERE number > ?", (after,)
         )
         return int(total)
-
-    def totals(self) -> tuple[int, float]:
-        """Passages in all, and their words on average; of the index that is attached."""
-        connection = self._records.connection
-        # FTS5 keeps them as its record 1: rows, then the words of each column.
-        block = connection.value("SELECT block FROM search.originals_data WHERE id = 1")
-        rows, words = [*varints(block or b""), 0, 0][:2]
-        return rows, words / max(1, rows)
-
-    def frequency(self, word: str) -> int:
-        """How many passages hold a word; remembered until the archive has grown by a tenth."""
-        rows, _ = self.totals()
-        known = self._frequencies.get(word)
-        if known is None or rows > known[1] * 1.1 or rows < known[1]:
-            held = self._records.connection.value(
-                "SELECT doc FROM search.vocabulary WHERE term = ?", (word,)
-            )
-            known = self._frequencies[word] = (held or 0, rows)
-        return known[0]
-
-    def known(self, word: str) -> bool:
-        """Whether any passage holds a word; remembered until the index grows."""
-        rows, _ = self.totals()
-        if rows != self._known_at or len(self._known) > _WORDS:
-            self._known, self._known_at = {}, rows
-        if word not in self._known:
-            found = self._records.connection.value(
-                "SELECT 1 FROM search.originals WHERE originals MATCH ? LIMIT 1", (f'"{word}"',)
-            )
-            self._known[word] = found is not None
-        return self._known[word]
-
-    def vocabulary(self, word: str) -> list[tuple[str, int]]:
-        """Words of the archive that begin as a word does, or with its first letters swapped."""
-        found: list[tuple[str, int]] = []
-        for start in dict.fromkeys([word[:SAME], word[1::-1]]):
-            rows = self._records.connection.all(
-                "SELECT term, doc FROM search.vocabulary WHERE term >= ? AND term < ?"
-                f" AND length(term) BETWEEN ? AND ? LIMIT {_WORDS}",
-                (start, start + "{", len(word) - 2, len(word) + 2),
-            )
-            found.extend((term, held) for term, held in rows)
-        return found
 
     def _trusted(self, connection: Connection, schema: str) -> bool:
         """Whether the index is of this archive, this format, and this history."""
