@@ -18,7 +18,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ctxarchive.archive.format import ParsedEntry, parse_additions
+from ctxarchive.archive.format import ParsedEntry, Pointer, parse_additions
 from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.checkpoint import parse_frame
 from ctxarchive.importers.read import read_log
@@ -165,43 +165,44 @@ def show_checkpoint(made: ReplayedCompaction, *, full: bool) -> None:
 def follow_pointers(replay: Replay, made: ReplayedCompaction, tool: CtxSearchTool) -> bool:
     """Run two pointers of the checkpoint, and hold what they return against the log."""
     entries, _ = parse_additions(parse_frame(made.checkpoint).additions)
-    messages = [entry for entry in entries if entry.role == "assistant" and entry.pointer]
-    tools = [entry for entry in entries if entry.role == "tool"]
-    chosen = [*messages[:1], *sorted(tools, key=lambda entry: entry.chars)[-1:]][:2]
-    chosen += [entry for entry in tools if entry not in chosen][: 2 - len(chosen)]
+    pointers = [
+        pointer
+        for entry in sorted(entries, key=lambda entry: entry.role != "assistant")
+        for pointer in leads(entry)
+    ]
     out.rule("[bold]what a model would do: follow two pointers")
-    good = True
-    for entry in chosen:
-        good &= follow(replay, entry, tool)
+    good = len(pointers) > 1
+    for pointer in (*pointers[:1], *pointers[-1:]):
+        good &= follow(replay, pointer, tool)
     return good
 
 
-def follow(replay: Replay, entry: ParsedEntry, tool: CtxSearchTool) -> bool:
+def leads(entry: ParsedEntry) -> tuple[Pointer, ...]:
+    """The calls that an entry leads to, each for one record; a folded run names several."""
+    if entry.role == "run" and entry.pointer is not None:
+        sources = entry.pointer.sources
+        return tuple(Pointer(sources=sources, seq=seq) for seq in entry.named)
+    return tuple(pointer for pointer in entry.pointers if pointer.seq is not None)
+
+
+def follow(replay: Replay, pointer: Pointer, tool: CtxSearchTool) -> bool:
     """One pointer: the call, the answer's beginning, and whether it is what was left out."""
-    if entry.pointer is None:
-        return False
-    call = {name: value for name, value in pointer_json(entry.pointer).items() if value is not None}
+    call = {name: value for name, value in pointer_json(pointer).items() if value is not None}
     answer = tool.run(call)
-    out.print(f"[bold green]→[/bold green] {entry.pointer.call()}", soft_wrap=True)
+    out.print(f"[bold green]→[/bold green] {pointer.call()}", soft_wrap=True)
     shown = answer.splitlines()
     for line in shown[:7]:
         out.print(f"  {line[:150]}", markup=False, soft_wrap=True)
     if len(shown) > 7:
         out.print(f"  ⋯ {len(shown) - 7} more lines of this answer", style="dim")
     body = answer.partition("\n")[2]
-    event = replay.session.event_at(entry.seq).json_text
-    whole = render(event, "" if entry.role != "tool" else _call_line(tool, entry))
-    wanted = whole[len(entry.head) : len(entry.head) + 500]
-    same = body.startswith(wanted[: len(body)])
+    event = replay.session.event_at(pointer.seq or 0)
+    head = body.partition("\n")[0] if event.type == "tool/result" else ""
+    wanted = render(event.json_text, head)[pointer.offset : pointer.offset + 500]
+    same = bool(wanted) and body.startswith(wanted[: len(body)])
     verdict = "[green]the log's own words" if same else "[red]not what the log holds"
     out.print(f"  {verdict}[/]\n")
     return same
-
-
-def _call_line(tool: CtxSearchTool, entry: ParsedEntry) -> str:
-    sources = entry.pointer.sources if entry.pointer else ()
-    answer = tool.run({"source": list(sources), "seq": entry.seq, "offset": 0, "length": 4_000})
-    return answer.split("\n")[1]
 
 
 def show_search(tool: CtxSearchTool) -> None:
