@@ -1,10 +1,10 @@
 """How well ``ctx_search`` finds what real logs hold, beside FTS5's own ranking and grep.
 
-Run: CTXARCHIVE_LOGS=FOLDER python benchmarks/retrieval.py [--only judged|identifiers]
-     [--half fit|held-out] [--misses] [--json]
+Run: CTXARCHIVE_LOGS=FOLDER python benchmarks/retrieval.py [--only judged|paraphrases|identifiers]
+     [--half fit|held-out] [--semantic] [--misses] [--json]
 
-Two sets of questions. The judged ones stand in ``tests/tools/judged``: what a model would ask its
-archive later, with every event that answers, found by hand. The identifiers are drawn from the logs
+Three sets of questions. The judged ones stand in ``tests/tools/judged``: what a model would ask its
+archive later, with every event that answers, found by hand; most of them are asked in other words too. The identifiers are drawn from the logs
 at run time: a token, and every event that holds it. All three engines are asked within the one
 session; the peers get a table of that session alone, so that their statistics are its own. The tool
 is asked as a model asks it, and what it prints is read as text.
@@ -22,7 +22,8 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,17 @@ from ctxarchive.archive.recording import record
 from ctxarchive.archive.rendering import render
 from ctxarchive.importers.playback import import_session
 from ctxarchive.importers.read import read_log
+from ctxarchive.integrations.semantic import static_embeddings
 from ctxarchive.knowledge.records import Record
+from ctxarchive.knowledge.semantic import SemanticModel
 from ctxarchive.knowledge.sqlite import SqliteKnowledgeBase
 from ctxarchive.tools.ctx_search import CtxSearchTool
 
 JUDGED = Path(__file__).parent.parent / "tests" / "tools" / "judged"
 LOGS = "CTXARCHIVE_LOGS"
 HALVES = ("fit", "held-out")
+
+REWORDED = "other words"
 
 LIMIT = 10
 DEPTHS = (1, 5, 10)
@@ -106,6 +111,14 @@ def judged_questions() -> Iterator[Question]:
                     text=asked["question"],
                     seqs=frozenset(asked["seqs"]),
                 )
+
+
+def paraphrased_questions() -> Iterator[Question]:
+    """The judged questions in other words, as far as there are such."""
+    said = json.loads((JUDGED / "paraphrases.json").read_text("utf-8"))
+    for asked in judged_questions():
+        if asked.text in said[asked.half]:
+            yield replace(asked, group=REWORDED, text=said[asked.half][asked.text])
 
 
 def records_of(path: Path) -> list[Record]:
@@ -213,6 +226,7 @@ def answers(
     folder: Path,
     *,
     peers: bool = True,
+    semantic: SemanticModel | None = None,
 ) -> list[Answered]:
     """Ask every engine every question.
 
@@ -221,9 +235,17 @@ def answers(
         questions: what to ask.
         folder: where the archive is made.
         peers: whether to ask the peers too.
+        semantic: asked too, beside the words, where given.
     """
     answered: list[Answered] = []
-    with SqliteKnowledgeBase.open(folder / "archive.db", render=render) as knowledge:
+    archive = folder / "archive.db"
+    with ExitStack() as opened:
+        knowledge = opened.enter_context(SqliteKnowledgeBase.open(archive, render=render))
+        both = knowledge
+        if semantic is not None:
+            both = opened.enter_context(
+                SqliteKnowledgeBase.open(archive, render=render, semantic=semantic)
+            )
         for records in logs.values():
             knowledge.put(records)
         knowledge.index_pending()
@@ -232,6 +254,8 @@ def answers(
         def engines(log: str) -> dict[str, Ask]:
             records = logs[log]
             ours: dict[str, Ask] = {"ctx_search": tool(knowledge, records[0].session)}
+            if semantic is not None:
+                ours["with meaning"] = tool(both, records[0].session)
             theirs = {"fts5 porter OR": fts5(records), "grep": grep(records)} if peers else {}
             return ours | theirs
 
@@ -261,10 +285,13 @@ def tables(answered: Sequence[Answered]) -> dict[str, list[Answered]]:
     for entry in answered:
         question = entry.question
         kind = "judged" if question.half else "identifiers"
+        if question.group == REWORDED:
+            kind = "paraphrases"
         found[kind].append(entry)
         if question.half:
-            found[f"judged, {question.half}"].append(entry)
-        found[f"{kind}: {question.group}"].append(entry)
+            found[f"{kind}, {question.half}"].append(entry)
+        if kind != "paraphrases":
+            found[f"{kind}: {question.group}"].append(entry)
     return dict(sorted(found.items(), key=lambda item: item[0].replace(", ", " ")))
 
 
@@ -311,8 +338,9 @@ def show(answered: Sequence[Answered], *, misses: bool) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, add_help=True)
-    parser.add_argument("--only", choices=("judged", "identifiers"))
+    parser.add_argument("--only", choices=("judged", "paraphrases", "identifiers"))
     parser.add_argument("--half", choices=HALVES, help="of the judged questions")
+    parser.add_argument("--semantic", action="store_true", help="also by meaning (the extra)")
     parser.add_argument("--misses", action="store_true", help="list what is not found")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -322,11 +350,14 @@ def main() -> None:
         return
     asked = [q for q in judged_questions() if options.half in {None, q.half}]
     logs = {log: records_of(Path(root) / log) for log in dict.fromkeys(q.log for q in asked)}
-    questions = [] if options.only == "identifiers" else asked
-    if options.only != "judged":
+    questions = asked if options.only in {None, "judged"} else []
+    if options.only in {None, "paraphrases"}:
+        questions += [q for q in paraphrased_questions() if options.half in {None, q.half}]
+    if options.only in {None, "identifiers"}:
         questions += identifier_questions(logs)
+    semantic = static_embeddings() if options.semantic else None
     with tempfile.TemporaryDirectory() as folder:
-        answered = answers(logs, questions, Path(folder))
+        answered = answers(logs, questions, Path(folder), semantic=semantic)
     if options.json:
         print(json.dumps(as_json(answered), indent=2, ensure_ascii=False))
     else:

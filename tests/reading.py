@@ -37,6 +37,7 @@ class Shown:
     kind: str
     seq: int
     size: int
+    """Code points of the whole; of a run, its records; of a quote, where it begins."""
     call: dict[str, Any] | None = None
     parts: tuple[str | dict[str, Any], ...] = ()
     named: tuple[int, ...] = ()
@@ -69,6 +70,11 @@ def read_checkpoint(text: str) -> Iterator[Shown]:
             start = place + len(line) + 1
             shown, place = read_message(text, start, heading[1], int(heading[2]), int(heading[3]))
             yield shown
+        elif quote := re.fullmatch(r"## \[user (\d+), chars (\d+)\.\.(\d+)\]", line):
+            seq, start, end = (int(quote[group]) for group in (1, 2, 3))
+            place += len(line) + 1
+            yield Shown("quote", seq, start, parts=(text[place : place + end - start],))
+            place += end - start
         elif tool := re.fullmatch(
             rf"## \[tool \S+ seq (\d+), (\d+) chars(?:: .*?)? → {CALL}\]", line
         ):
@@ -211,6 +217,9 @@ def check_checkpoint(text: str, tool: CtxSearchTool, truth: dict[int, str]) -> l
             assert len(records) == each.size
             assert {seq: truth[seq] for seq in records} == records
             assert records.keys() >= set(each.named)
+        elif each.kind == "quote":
+            (part,) = each.parts
+            assert part == truth[each.seq][each.size : each.size + len(part)]
         else:
             parts = each.parts if each.call is None else (each.call,)
             whole = "".join(p if isinstance(p, str) else fetch(tool, p) for p in parts)

@@ -27,6 +27,7 @@ from ctxarchive.compaction.extractive import SECTIONS
 from ctxarchive.compaction.policy import CompactionPolicy, PolicyOverride
 from ctxarchive.compaction.summarizer import INSTRUCTION
 from ctxarchive.config.settings import Settings
+from ctxarchive.knowledge.retention import RetentionPolicy
 from ctxarchive.tools.ctx_search import DESCRIPTION, CtxSearchTool
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,6 +116,7 @@ def spelt(value: Any) -> str:
         ("## `[compaction]`", CompactionPolicy),
         ("## `[[compaction.model_policies]]`", PolicyOverride),
         ("## `[transcript]`", TranscriptConfig),
+        ("## `[retention]`", RetentionPolicy),
         ("## `[transcript.anchor_weights]`", AnchorWeights),
     ],
 )
@@ -147,6 +149,20 @@ def model_visible() -> dict[str, str]:
         "run notice": spelling.run_notice(run, 18, 100, 117),
         "messages notice": spelling.run_notice(asked, 9, 3, 40, what="user messages"),
         "tool line": spelling.tool_line("bash", 448, 29_808, "git log --oneline -20", whole),
+        "folded line": spelling.fold_line(
+            [
+                spelling.tool_item("read", 450, "src/retry/policy.py"),
+                spelling.tool_item("", 452, "src/retry/budget.py"),
+                spelling.tool_item("bash", 456, "pytest -q (failed: E AssertionError: 3 != 4)"),
+                spelling.tool_item("edit", 458, "src/retry/policy.py"),
+                spelling.tool_item("bash", 460, "pytest -q"),
+            ],
+            6,
+            450,
+            460,
+            spelling.Pointer(sources=("session/job-42",), after_seq=449, before_seq=461),
+        ),
+        "quote heading": spelling.quote_heading(12, 40, 86),
         "how to ask": HOW_TO_ASK.format(tool="ctx_search"),
         "short index": short_index("job-42"),
         "anchors title": ANCHORS_TITLE,

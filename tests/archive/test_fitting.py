@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.bounds import Limits
+from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.format import ParsedEntry, parse_additions
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import message_entry, span_entry

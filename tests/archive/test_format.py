@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.bounds import Limits
+from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.format import (
     ParsedEntry,
     Pointer,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ctxarchive.archive.fitting import Limits, Material, fit
+from ctxarchive.archive.bounds import Limits
+from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.generations import Generation, Generations
 from ctxarchive.archive.index import index_text
 from ctxarchive.archive.settings import TranscriptConfig
@@ -137,3 +138,56 @@ def test_a_checkpoint_without_assistant_prose_reads_like_this() -> None:
     """A run names its seqs, what its tools did, its sources and bounds."""
     hidden = SMALL.model_copy(update={"keep_assistant": False})
     assert additions(hidden, "## Archive Index") == DROPPED
+
+
+FOLDED = """\
+## Conversation Transcript
+## [user 4, 148 chars]
+Look at it when you have the time, please, whichever way you like. Never touch prod. \
+Look at it when you have the time, whichever way you like best.
+## [4 entries, seq 5..9: bash 5 git log · 6 git log (failed: fatal: bad revision) · read 9 git log → \
+ctx_search(source: "session/s", after_seq: 4, before_seq: 10)]
+
+## Archive Index"""
+
+QUOTED = """\
+## Standing User Messages
+## [user 4, chars 67..84]
+Never touch prod.
+
+## Conversation Transcript
+[... 5 older entries elided (seq 4..9); retrieve with ctx_search(source: "session/s", \
+after_seq: 3, before_seq: 10) ...]
+
+## Archive Index"""
+
+
+def test_a_folded_run_and_a_quote_read_like_this() -> None:
+    """Neighbouring results on one line; what stays of a user's message that is left out."""
+    asked = FOLDED.split("\n")[2]
+    said = Record(session="s", seq=4, layer="constraint", role="user", event="{}", text=asked)
+    between = Record(
+        session="s", seq=7, layer="narrative", role="assistant", event="{}", text="I look again."
+    )
+    tools = [
+        Record(
+            session="s", seq=seq, layer="finding", role="tool", name=name, event="{}", text="out"
+        )
+        for seq, name in ((5, "bash"), (6, "bash"), (9, "read"))
+    ]
+    failures = ("", "fatal: bad revision", "")
+    lines = [
+        span_entry(tool, SMALL, "git log", failure)
+        for tool, failure in zip(tools, failures, strict=True)
+    ]
+    material = Material(
+        standing=(),
+        span=(span_entry(said, SMALL, ""), *lines[:2], span_entry(between, SMALL, ""), lines[2]),
+        index="## Archive Index",
+        constraints=(4,),
+        originals=(4, 5, 6, 7, 9),
+    )
+    hidden = SMALL.model_copy(update={"keep_assistant": False})
+    for tokens, text in ((10**6, FOLDED), (len(QUOTED) + 5, QUOTED)):
+        bounds = Limits(tokens=tokens, chars=None, transcript_chars=10**6)
+        assert fit(material, bounds, len, hidden) == text

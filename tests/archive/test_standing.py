@@ -136,10 +136,11 @@ def host(knowledge: KnowledgeBase) -> Host:
 
 
 def whole(entries: list[ParsedEntry]) -> dict[int, str]:
-    """What is shown whole of the user, by seq; each at most once."""
+    """What is shown whole of the user, by seq, as a message or as a quote; each at most once."""
     users = [entry for entry in entries if entry.role == "user"]
     assert len({entry.seq for entry in users}) == len(users)
-    return {entry.seq: entry.head for entry in users if not entry.pointers}
+    quotes = {entry.seq: entry.head for entry in entries if entry.role == "quote"}
+    return quotes | {entry.seq: entry.head for entry in users if not entry.pointers}
 
 
 def expect_rules(host: Host, entries: list[ParsedEntry], rules: dict[int, str]) -> None:
@@ -147,7 +148,8 @@ def expect_rules(host: Host, entries: list[ParsedEntry], rules: dict[int, str]) 
     shown = whole(entries)
     for seq, rule in rules.items():
         assert shown.get(seq) == rule
-        assert host.text.count(f"## [user {seq}, {len(rule)} chars]\n{rule}\n") == 1
+        headings = (f"## [user {seq}, {len(rule)} chars]", f"## [user {seq}, chars 0..{len(rule)}]")
+        assert sum(host.text.count(f"{heading}\n{rule}\n") for heading in headings) == 1
 
 
 @pytest.mark.parametrize("times", [1, 5, 11])
@@ -224,7 +226,10 @@ def test_five_hundred_long_messages_of_the_user_evict_no_rule(knowledge: Knowled
 
 
 def test_a_long_message_keeps_its_rule_in_view(knowledge: KnowledgeBase) -> None:
-    """Also where the budget bites: the sentence by its offset, the rest by pointers."""
+    """Also where the budget bites: the sentence by its offset, the rest by pointers.
+
+    Where nothing else of the message fits, the sentence is quoted.
+    """
     rule = "Never rename a public function."
     text = f"{CHAT * 40}{rule} {CHAT * 40}"
     for chars in (None, 4_000, 2_000):
@@ -233,7 +238,13 @@ def test_a_long_message_keeps_its_rule_in_view(knowledge: KnowledgeBase) -> None
         )
         seq = host.user(text)
         host.tool(PADDING * 400)
-        (entry,) = [entry for entry in host.compact() if entry.seq == seq]
+        found = [entry for entry in host.compact() if entry.seq == seq]
+        quotes = [entry for entry in found if entry.role == "quote"]
+        assert all(text[quote.offset :].startswith(quote.head) for quote in quotes)
+        if chars == 2_000:
+            assert [quote.head for quote in quotes] == [rule]
+            continue
+        (entry,) = [entry for entry in found if entry.role == "user"]
         assert rule in [piece for piece, _ in entry.middle]
         tool = CtxSearchTool(knowledge, session=host.session.id)
         shown = [entry.head, *(piece for piece, _ in entry.middle), entry.tail]
@@ -285,7 +296,7 @@ def test_a_pin_that_is_larger_than_the_budget_is_clipped_with_its_pointer(
     rule = host.user("Never do that.")
     host.mark(host.engine.pin, seq)
     host.tool(PADDING * 500)
-    found = {entry.seq: entry for entry in host.compact()}
+    found = {entry.seq: entry for entry in host.compact() if entry.role != "run"}
     assert found[seq].pointers
     assert found[seq].head
     assert f"elided from seq {seq}; " in host.text
@@ -310,7 +321,7 @@ def test_a_superseded_message_leaves_the_view_and_stays_in_the_archive(
     tool = CtxSearchTool(knowledge, session="s")
     heading = f"[session/s/constraint seq {old}] user (superseded by seq {new})"
     assert heading in tool.run({"source": ["session/s/constraint"], "seq": old})
-    assert heading in tool.run({"queries": ["8080"]})
+    assert heading.replace("session/s/", "") in tool.run({"queries": ["8080"]})
     assert heading in tool.run({"source": ["session/s"], "after_seq": -1})
     assert "comes back" in host.mark(host.engine.pin, old)
     host.tool(PADDING * 400)

@@ -170,7 +170,7 @@ def test_every_pointer_opens_exactly_what_the_archive_holds(
             wanted = record.text[pointer["offset"] : end]
             assert view.evaluate(EXACT) == [ord(character) for character in wanted]
             compared += 1
-    assert compared > 10
+    assert compared > 5
     assert any(pointer["length"] for pointer in given)
 
 

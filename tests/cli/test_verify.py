@@ -47,6 +47,8 @@ def test_a_sound_archive_passes(cli: Callable[..., Any], compacted: Any) -> None
         "records": records,
         "compared": 0,
         "findings": [],
+        "redacted": 0,
+        "purged": 0,
     }
     for log in (compacted.stored, compacted.log):
         ran = cli("verify", compacted.archive, "--log", log)

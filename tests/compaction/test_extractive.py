@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,43 @@ def test_what_is_kept_behind_the_span_never_leaves_a_summary_blind() -> None:
     )
     made = anyio.run(ExtractiveSummarizer(METER).summarize, given_input)
     assert "Port the parser." in made.text
+
+
+def test_requests_that_stand_beside_the_summary_are_not_said_again() -> None:
+    """The first tells what it is about and the last what is asked now; those between are shown."""
+    session = Session.create("s")
+    for number in range(5):
+        content = [{"type": "text", "text": f"request number {number}"}]
+        data = {"content": content, "source": {"kind": "user"}}
+        session.append("user/message", data, surface_op="append")
+    asked = SummaryInput(
+        session=session,
+        compaction_id="c",
+        trigger="manual",
+        shadowed_seqs=tuple(session.surface.nodes),
+        shadowed_tokens=10_000,
+        room_tokens=None,
+        max_tokens=4_000,
+    )
+    told = []
+    for follow in (False, True):
+        text = anyio.run(
+            ExtractiveSummarizer(METER).summarize, replace(asked, requests_follow=follow)
+        ).text
+        told.append([number for number in range(5) if f"request number {number}" in text])
+    assert told == [[0, 1, 2, 3, 4], [0, 4]]
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("a.go:3:2: undefined: x\nerror: build failed\nFAIL", "error: build failed"),
+        ("ValueError: bad\nExit code 1", "ValueError: bad"),
+        ("Exit code 1", "Exit code 1"),
+        ('+\tt.Error("visited")\n-  Error here', None),
+        ("nothing wrong", None),
+    ],
+)
+def test_an_error_is_the_line_that_says_what_it_is(output: str, line: str | None) -> None:
+    """Not the one that only says that there was one, and no line of a diff."""
+    assert error_line(output, failed=False) == line

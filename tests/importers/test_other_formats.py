@@ -79,6 +79,13 @@ def test_a_pi_session_keeps_results_usage_and_model(live: Live, said: Said) -> N
     assert session.request_header["config"] == {"provider": "anthropic", "model": "claude-x"}
 
 
+def test_a_branched_pi_session_keeps_the_times_of_what_it_took_over(live: Live) -> None:
+    """The header of a branch is later than the messages it begins with."""
+    header = {**PI_HEADER, "timestamp": "2026-01-01T09:00:00Z"}
+    session = live([header, pi_text("user", "hi")])
+    assert session.event_at(session.surface[-1]).time == 1_767_225_601_000
+
+
 def test_a_pi_compaction_keeps_its_tail(live: Live, said: Said) -> None:
     """Entries are counted from the header on; those from the first kept one stay."""
     session = live(

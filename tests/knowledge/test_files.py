@@ -81,7 +81,7 @@ def test_the_records_are_plain_tables_and_the_migrations_are_written_down(
 ) -> None:
     with open_archive(path) as archive:
         archive.put([make("s", 7, "text")])
-        assert archive.stats().schema_version == 2
+        assert archive.stats().schema_version == 4
     script = (
         "import sqlite3, sys; d = sqlite3.connect(sys.argv[1]);"
         "print(d.execute('select name from migrations order by rowid').fetchall(),"
@@ -92,7 +92,8 @@ def test_the_records_are_plain_tables_and_the_migrations_are_written_down(
         [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
     ).stdout
     assert told.strip() == (
-        """[('create_tables',), ('add_marks',)] [(7, '{"text": "text"}')] [('wal',)] [(2,)]"""
+        "[('create_tables',), ('add_marks',), ('add_purges',), ('add_checksums',)]"
+        """ [(7, '{"text": "text"}')] [('wal',)] [(4,)]"""
     )
 
 
@@ -357,9 +358,16 @@ def test_verify_names_what_is_wrong(path: Path, open_archive: Open, make: Make) 
     with open_archive(path) as archive:
         found = {(each.code, each.seq) for each in archive.verify()}
         assert {("json", 0), ("text", 1), ("stale", 1), ("unindexed", 3)} <= found
+        assert {("checksum", 0), ("checksum", 1), ("checksum", None)} <= found
         assert {"stray", "tally", "filing"} <= {code for code, _ in found}
         archive.rebuild()
-        assert {each.code for each in archive.verify()} == {"json", "text", "tally", "filing"}
+        assert {each.code for each in archive.verify()} == {
+            "checksum",
+            "json",
+            "text",
+            "tally",
+            "filing",
+        }
 
 
 def test_verify_reports_a_damaged_index_and_damaged_records(

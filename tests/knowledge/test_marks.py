@@ -176,7 +176,7 @@ def test_an_archive_of_the_released_schema_takes_marks_once_it_was_opened_for_wr
         open_archive(path, mode="ro")
     assert refusal.value.code == "read-only"
     with open_archive(path) as archive:
-        assert archive.stats().schema_version == 2
+        assert archive.stats().schema_version == 4
         record = archive.get("s", 3)
         assert record is not None
         assert record.text == "Use tabs"
@@ -188,5 +188,5 @@ def test_an_archive_of_the_released_schema_takes_marks_once_it_was_opened_for_wr
         with pytest.raises(KnowledgeError, match="opened for reading only"):
             archive.mark("s", 3, None)
     with closing(sqlite3.connect(path)) as database:
-        done = database.execute("SELECT name FROM migrations ORDER BY applied").fetchall()
-        assert done == [("create_tables",), ("add_marks",)]
+        done = database.execute("SELECT name FROM migrations ORDER BY rowid").fetchall()
+        assert done[:2] == [("create_tables",), ("add_marks",)]

@@ -128,36 +128,52 @@ def test_the_definition_is_what_the_messages_api_takes(tool: CtxSearchTool) -> N
     assert definition["input_schema"]["additionalProperties"] is False
     assert definition["input_schema"]["type"] == "object"
     assert "required" not in definition["input_schema"]
-    array = {"items": {"type": "string"}, "type": "array"}
-    assert properties["source"]["anyOf"] == [array, {"type": "null"}]
-    queries = {**array, "maxItems": 8, "minItems": 1}
-    assert properties["queries"]["anyOf"] == [queries, {"type": "null"}]
-    assert properties["seq"]["anyOf"] == [{"minimum": 0, "type": "integer"}, {"type": "null"}]
-    limit = {"maximum": 50, "minimum": 1, "type": "integer"}
-    assert properties["limit"]["anyOf"] == [limit, {"type": "null"}]
+    strings = {"type": "array", "items": {"type": "string"}}
+    shapes = {
+        name: {key: value for key, value in field.items() if key != "description"}
+        for name, field in properties.items()
+    }
+    assert shapes == {
+        "queries": {**strings, "minItems": 1, "maxItems": 8},
+        "source": strings,
+        "seq": {"type": "integer", "minimum": 0},
+        "offset": {"type": "integer", "minimum": 0},
+        "length": {"type": "integer", "minimum": 0},
+        "after_seq": {"type": "integer", "minimum": -1},
+        "before_seq": {"type": "integer", "minimum": 0},
+        "after": {"type": "string"},
+        "before": {"type": "string"},
+        "order": {"type": "string", "enum": ["best", "newest", "oldest"]},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 50},
+    }
 
 
 DESCRIPTION_READS = """\
-Fetch or search the archive of this conversation's earlier parts, kept word for word. Use it when \
-a checkpoint says that something was elided, or when you need a detail that is no longer in view: \
-a path, an identifier, an error text, a value, what the user asked exactly. Pass `seq` (with \
-`offset` and `length`) or `after_seq`/`before_seq` exactly as a checkpoint prints them to get the \
-original text. Pass `queries` to search: concrete tokens you expect in the original find more than \
-a paraphrase; put exact phrases in double quotes."""
+Read back the earlier parts of this conversation that are no longer in view; all of it is archived \
+word for word. Use it before you guess, redo work or ask the user again: when a checkpoint says \
+that something was elided, or when you need a path, an identifier, an error text, a value, a \
+decision, or what the user asked exactly. To get an original text, pass `seq` (with `offset` and \
+`length`) or `after_seq`/`before_seq` exactly as a checkpoint or a result prints them. To search, \
+pass `queries`: concrete tokens that you expect in the original find more than a paraphrase, though \
+a whole question works too. Results carry seq and date; a higher seq is later, and what a result \
+says may have changed since: then it names later records of the same thing."""
 
 PARAMETERS_READ = {
-    "queries": "1 to 8 searches, each answered on its own: words, identifiers, paths, error "
-    'texts; "exact phrases" in double quotes; word* for a prefix.',
-    "source": "One source label or several, as a checkpoint prints them: "
-    "session/<id>/<layer>, or session/<id> for all layers. Default: this conversation.",
-    "seq": "Fetch the record with this seq, exactly.",
-    "offset": "With seq: start at this character of the record.",
+    "queries": "1 to 8 searches, each answered on its own: identifiers, paths, error texts, "
+    'words, a question; "exact phrase" in double quotes; word* for a prefix.',
+    "source": "Where to look, as printed: session/<id>/<layer> or session/<id>; or one layer of"
+    " this conversation: constraint (what the user said), finding (tool results, "
+    "conclusions), narrative. Default: all of this conversation.",
+    "seq": "Instead of queries: fetch the record with this seq, exactly.",
+    "offset": "With seq: start at this character.",
     "length": "With seq: return this many characters.",
-    "after_seq": "Only records after this seq. Without queries: whole records in order.",
+    "after_seq": "Only records after this seq. Without queries: list whole records in order.",
     "before_seq": "Only records before this seq.",
-    "after": "Only records from this date or time (ISO 8601, UTC) on.",
-    "before": "Only records before this date or time (ISO 8601, UTC).",
-    "limit": "Most results a query; 5 by default.",
+    "after": "Only records from this date or time on: 2026-03-31 or 2026-03-31T14:00, UTC "
+    "unless it names a zone.",
+    "before": "Only records before it (a date: before that day begins).",
+    "order": "Of results: best (default), newest or oldest first.",
+    "limit": "Most results a query; default 5.",
 }
 
 
@@ -257,7 +273,7 @@ def test_what_is_not_there_is_said_with_what_is(tool: CtxSearchTool) -> None:
     answer = tool.run({"source": "session/s/finding", "seq": 0})
     assert answer.startswith('No record with seq 0 in "session/s/finding".')
     assert 'seq 0 is in source "session/s/constraint".' in answer
-    assert '"session/s/finding" holds 2 records, seq 2..6' in answer
+    assert '"session/s" holds 3 constraint (seq 0..8), 2 finding (seq 2..6), ' in answer
     assert 'No record with seq 99 in "session/s", "session/parent".' in tool.run({"seq": 99})
 
 
@@ -269,7 +285,8 @@ def test_an_ancestor_s_record_is_found_where_the_session_has_none(
     assert "never touch Z" in fork.run({"seq": 0})
     assert "asked before the fork" in fork.run({"source": "session/parent", "seq": 0})
     found = fork.run({"queries": ["fork"]})
-    assert "[session/parent/constraint seq 0]" in found
+    assert found.startswith("From session/parent, times in UTC:")
+    assert "[constraint seq 0]" in found
 
 
 def test_images_are_named_with_kind_and_size(tool: CtxSearchTool) -> None:
@@ -294,7 +311,7 @@ def test_a_source_outside_is_refused_not_empty(tool: CtxSearchTool, call: dict[s
 
 def test_an_unrestricted_search_stays_in_its_session(tool: CtxSearchTool) -> None:
     """Without a source, other sessions do not answer."""
-    assert "secret" not in tool.run({"queries": ["secret of others"]}).partition("\n")[2]
+    assert "a secret of others" not in tool.run({"queries": ["secret of others"]})
 
 
 def test_a_host_may_allow_a_set_or_the_whole_archive(knowledge: SqliteKnowledgeBase) -> None:
@@ -314,7 +331,7 @@ def test_a_host_may_allow_a_set_or_the_whole_archive(knowledge: SqliteKnowledgeB
 def test_a_malformed_source_is_an_error(tool: CtxSearchTool) -> None:
     """It names the form that is expected."""
     with pytest.raises(KnowledgeError, match="expected session/<id>"):
-        tool.run({"source": "finding", "seq": 1})
+        tool.run({"source": "results", "seq": 1})
 
 
 # --- listing ---------------------------------------------------------------------------------
@@ -392,7 +409,8 @@ def test_an_empty_listing_says_what_there_is(tool: CtxSearchTool) -> None:
     """And one of several sessions is refused."""
     answer = tool.run({"after_seq": 900})
     assert answer.startswith("No records in that range.")
-    assert '"session/s/constraint" holds 3 records, seq 0..8' in answer
+    assert '"session/s" holds 3 constraint (seq 0..8), ' in answer
+    assert answer.endswith("of 1970-01-01 to 1970-01-09")
     with pytest.raises(ToolInputError, match="sources of one session"):
         tool.run({"source": ["session/s/finding", "session/parent"], "after_seq": 0})
 
@@ -403,12 +421,15 @@ def test_an_empty_listing_says_what_there_is(tool: CtxSearchTool) -> None:
 def test_each_query_is_answered_on_its_own(tool: CtxSearchTool) -> None:
     """With the tier that matched, a snippet, and the call that fetches the record."""
     answer = tool.run({"queries": ["E1234", "qqqq"]})
-    first, second = answer.split("\n\n# ")
-    assert first.startswith("# 'E1234': 1 found, matched by all words")
-    assert "error E1234 in src/app.py at line 7" in first
-    assert '→ ctx_search(source: "session/s/finding", seq: 6)' in first
+    head, first, second = answer.split("\n\n# ")
+    assert head == "From session/s, times in UTC:"
+    assert first == (
+        "'E1234': 1 found, matched by all words, best first\n\n"
+        "[finding seq 6] assistant, 1970-01-07 00:00, 35 chars\n"
+        "error E1234 in src/app.py at line 7"
+    )
     assert second.startswith("'qqqq': nothing found (tried ")
-    assert '"session/s/finding" holds 2 records, seq 2..6' in second
+    assert '"session/s" holds 3 constraint (seq 0..8), 2 finding (seq 2..6), ' in second
 
 
 def test_a_hit_in_a_long_record_is_fetched_around_the_match(tool: CtxSearchTool) -> None:

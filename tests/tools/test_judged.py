@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,15 @@ def test_the_judged_logs_are_the_ones_that_were_judged(
             found = hashlib.sha256((logs_dir / log).read_bytes()).hexdigest()
             assert found.startswith(entry["sha256"]), log
             assert len(entry["sha256"]) == 16
+
+
+def test_every_paraphrase_is_of_a_judged_question(retrieval: ModuleType) -> None:
+    """Of its own half, and each differs from it."""
+    found = list(retrieval.paraphrased_questions())
+    said = json.loads((retrieval.JUDGED / "paraphrases.json").read_text("utf-8"))
+    assert len(found) == sum(len(said[half]) for half in retrieval.HALVES) >= 60
+    asked = {question.text for question in retrieval.judged_questions()}
+    assert not asked & {question.text for question in found}
 
 
 def test_every_judged_answer_is_a_record_with_a_text(

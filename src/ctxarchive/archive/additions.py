@@ -10,17 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from ctxarchive.archive.anchor_ranking import Moment, Room, grouped, ranked, select
 from ctxarchive.archive.anchors import KINDS, distinct
+from ctxarchive.archive.bounds import Limits, is_crowded, needed, with_room_for_rules
 from ctxarchive.archive.calls import outcome
-from ctxarchive.archive.fitting import (
-    Limits,
-    Material,
-    fit,
-    is_crowded,
-    needed,
-    with_room_for_rules,
-)
+from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import ANCHORS_TITLE, Holding, index_text, short_index
+from ctxarchive.archive.redaction import Redactor
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.archive.transcript import Entry, message_entry, span_entry
 from ctxarchive.compaction.checkpoint import frame
@@ -36,6 +31,12 @@ and not more than so many as long as there are anchors worth their room."""
 
 SMALL_CHARS = 6_000
 """Under this bound the index is its short form, so that rules and anchors have its room."""
+
+REST_TOKENS = 600
+"""What the index and the lines beside the user's words take."""
+
+LEAST_ANCHOR_SHARE = 0.2
+"""Share of a bound in tokens that anchors may take whatever the user's words take."""
 
 CHARS_PER_TOKEN = 4
 """Of anchors, not less than this: what is kept free for them in tokens is not too little."""
@@ -70,16 +71,21 @@ class AdditionsBuilder:
     meter: TokenMeter
     tool_name: str
     """What the host calls the search tool."""
+    redactor: Redactor | None = None
+    """What masks events before anything is made of them."""
 
     def build(self, input: SummaryInput, summary: Summary, kept: Kept) -> str:
         """The additions behind ``summary``, within their budget; empty where nothing fits."""
-        history = history_of(input.session)
+        history = history_of(input.session, self.redactor)
         limits = self._limits(input, summary)
-        rest = self._without_anchors(limits, input.session.id)
         standing = [
             _marked(item, kept.marks) or self._standing(item, history) for item in kept.older
         ]
         span = [_marked(item, kept.marks) or self._entry(item, history) for item in kept.span]
+        said = (entry.shown for entry in (*standing, *span) if entry.kind == "user")
+        rest = self._without_anchors(
+            limits, input.session.id, sum(map(self._priced(history), said))
+        )
         index = self._index(input, history, kept, rest)
         need = needed([*standing, *span], self._priced(history))
         if is_crowded(need, index, limits, self.meter.text):
@@ -134,9 +140,17 @@ class AdditionsBuilder:
             transcript_chars=self.config.max_transcript_chars,
         )
 
-    def _without_anchors(self, limits: Limits, session: str) -> Limits:
-        """What is left for the other parts when the anchors have their room."""
-        tokens_free = min(self.config.anchor_tokens, limits.tokens // 2)
+    def _without_anchors(self, limits: Limits, session: str, said: int) -> Limits:
+        """What is left for the other parts when the anchors have their room.
+
+        Args:
+            limits: what all of it may take.
+            session: its id.
+            said: tokens of the user's messages, which go before all but the best anchors.
+        """
+        least = int(limits.tokens * LEAST_ANCHOR_SHARE)
+        beside = limits.tokens - said - REST_TOKENS
+        tokens_free = min(self.config.anchor_tokens, max(least, min(beside, limits.tokens // 2)))
         chars = limits.chars
         if chars is not None:
             least = min(int(chars * REST_SHARE), REST_CHARS)

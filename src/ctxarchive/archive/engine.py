@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -20,6 +21,7 @@ from ctxarchive.archive.additions import AdditionsBuilder, Kept, held_with
 from ctxarchive.archive.history import History, history_of
 from ctxarchive.archive.index import DEFAULT_TOOL_NAME, Holding
 from ctxarchive.archive.recording import record
+from ctxarchive.archive.redaction import Redactor
 from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.engine import Observer
@@ -42,6 +44,8 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         knowledge: where spans are filed; opened and closed by the caller.
         transcript: how much a checkpoint shows.
         tool_name: what the host calls the search tool.
+        redactor: masks keys and tokens in all that is filed or added; ``None`` to mask nothing. The
+            summary is the summarizer's own; it is masked where it is filed.
         index: ``behind`` indexes new records while the summary is written; ``later`` leaves it to
             the caller (a search finds unindexed records too, only more slowly).
         summarizer: see the basic engine.
@@ -59,6 +63,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         *,
         transcript: TranscriptConfig | None = None,
         tool_name: str = DEFAULT_TOOL_NAME,
+        redactor: Redactor | None = None,
         index: Literal["behind", "later"] = "behind",
         summarizer: Summarizer | None = None,
         policy: CompactionPolicy | None = None,
@@ -80,8 +85,9 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         self.knowledge = knowledge
         self.transcript = transcript or TranscriptConfig()
         self._builder = AdditionsBuilder(
-            config=self.transcript, meter=self.meter, tool_name=tool_name
+            config=self.transcript, meter=self.meter, tool_name=tool_name, redactor=redactor
         )
+        self._redactor = redactor
         self._index = index
         self._filed: WeakKeyDictionary[Session, int] = WeakKeyDictionary()
         """How many of a session's content seqs are known to be on disk."""
@@ -97,10 +103,11 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         filed = await self._try_file(input)
         if filed is None:
             return await super().summarize(input)
+        asked = replace(input, requests_follow=True)
         if self._index == "later":
-            summary = await super().summarize(input)
+            summary = await super().summarize(asked)
         else:
-            summary = await self._summarize_and_index(input)
+            summary = await self._summarize_and_index(asked)
         started = time.perf_counter()
         try:
             additions = self._additions(input, summary, filed)
@@ -183,7 +190,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
     async def _mark(
         self, session: Session, seqs: Sequence[int], act: Callable[[marking.LookUp], str]
     ) -> str:
-        history = history_of(session)
+        history = history_of(session, self._redactor)
         found = {
             seq: _record(session, history, seq) if 0 <= seq < len(session) else None for seq in seqs
         }
@@ -213,7 +220,7 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         """Put every event up to the span's end on disk that is not there yet."""
         session = input.session
         await session.flush()
-        history = history_of(session)
+        history = history_of(session, self._redactor)
         through = max(input.shadowed_seqs)
         start = self._filed.get(session, 0)
         end = start
@@ -230,10 +237,14 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         self._filed[session] = end
         # Counted here, not asked of the archive: it may hold later events of an earlier run.
         self._held[session] = held_with(self._held.get(session, {}), list(records.values()))
-        if put.already:
+        counts = {layer: put.added.get(layer, 0) for layer in LAYERS} | {
+            "already": put.already,
+            "purged": put.purged,
+            "redacted": len(records.keys() & history.redacted.keys()),
+        }
+        if put.already or put.purged:
             # Filed by an earlier process, perhaps by other rules: the archive says where they are.
             records = {}
-        counts = {layer: put.added.get(layer, 0) for layer in LAYERS} | {"already": put.already}
         session.append(
             "archive/filed",
             ArchiveFiledData(
@@ -243,6 +254,8 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
                 finding=counts["finding"],
                 narrative=counts["narrative"],
                 already=counts["already"],
+                purged=counts["purged"],
+                redacted=counts["redacted"],
             ),
         )
         return records, counts
@@ -279,9 +292,13 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         filed: dict[int, Record],
     ) -> str:
         session = input.session
-        history = history_of(session)
-        span = [self._span_record(session, filed, seq) for seq in input.shadowed_seqs]
-        covered = {item.seq for item in span if item is not None}
+        history = history_of(session, self._redactor)
+        purged = self.knowledge.purged(session.id).keys()
+        originals = [history.original(seq) for seq in input.shadowed_seqs]
+        span = [
+            None if seq in purged else self._held_record(session, filed, seq) for seq in originals
+        ]
+        covered = {item.seq for item in span if item is not None} | purged
         older = _older_messages(session, history, covered, max(input.shadowed_seqs))
         kept = Kept(
             span=span,
@@ -291,10 +308,12 @@ class ArchiveCompactionEngine(BasicCompactionEngine):
         )
         return self._builder.build(input, summary, kept)
 
-    def _span_record(self, session: Session, filed: dict[int, Record], seq: int) -> Record | None:
-        """The record behind a surface entry: of a shortened tool result, the original's."""
-        original = history_of(session).original(seq)
-        return filed.get(original) or self.knowledge.get(session.id, original)
+    def _held_record(self, session: Session, filed: dict[int, Record], seq: int) -> Record | None:
+        """What is archived of an event, masked also where it was filed before there was a redactor."""
+        if seq in filed:
+            return filed[seq]
+        found = self.knowledge.get(session.id, seq)
+        return found if found is None or self._redactor is None else self._redactor.record(found)
 
     def _failed(
         self,
@@ -317,7 +336,7 @@ def _record(session: Session, history: History, seq: int) -> Record | None:
     call = history.calls.get(seq)
     return record(
         session.id,
-        session.event_at(seq),
+        history.event(session, seq),
         name=None if call is None else call.name,
         head="" if call is None else call.line,
     )

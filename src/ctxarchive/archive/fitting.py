@@ -2,7 +2,8 @@
 
 Over budget, narrative prose goes first, then tool lines, then assistant findings, oldest first;
 then messages older than the span that are no rules; then user messages are clipped harder, then
-dropped, the oldest and least rule-like first; then pinned ones; the index goes last. A dropped run leaves one line with its pointer; where that line would cost as
+dropped but for their rule-like sentences, the oldest and least rule-like first; then those
+sentences; then pinned messages; the index goes last. A dropped run leaves one line with its pointer; where that line would cost as
 much as the run, the run stays until it can go with its neighbours.
 """
 
@@ -12,43 +13,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from ctxarchive.archive.bounds import Limits
 from ctxarchive.archive.format import STANDING_HEADING, TRANSCRIPT_HEADING
+from ctxarchive.archive.quotes import Quote, quotes_of
 from ctxarchive.archive.rules import RULE_LIKE
 from ctxarchive.archive.sections import section
 from ctxarchive.archive.settings import TranscriptConfig
-from ctxarchive.archive.transcript import Entry, Kind, message_entry, rules_of, run_line
+from ctxarchive.archive.transcript import Entry, Kind, message_entry, run_line
 
 PROSE: frozenset[Kind] = frozenset({"narrative", "finding"})
 """The kinds of assistant prose."""
 
-HARDER = ((400, 150), (160, 60), (160, 0))
-"""``clip_at`` and ``keep`` of user messages that must give way, step by step.
-
-The last step is for messages with rule-like sentences, and leaves nothing else of them."""
-
-RULE_SHARE = 0.25
-"""Share of a bound that rules may take from the anchors; pinned messages may take more."""
-
-RULE_CHARS, NEWEST_CHARS, NOTICE_CHARS = 300, 500, 170
-"""What one rule takes at most of that share, what the newest message takes, and a line beside it."""
-
+HARDER = ((400, 150), (160, 60))
+"""``clip_at`` and ``keep`` of user messages that must give way, step by step."""
 
 SECTIONS = ("standing", "span")
 
-PARTS = 4
+PARTS = 12
 """Parts of the span, by number of entries, that give way one after the other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Bounds of the additions."""
-
-    tokens: int
-    chars: int | None
-    """Code points of all of it; ``None`` for no bound."""
-    transcript_chars: int
-    talk_tokens: int | None = None
-    """Tokens of assistant prose and tool lines; ``None`` for no bound of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,62 +74,6 @@ def fit(
     return material.index if _alone_fits(material.index, limits, price) else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """What the user's words take that should stay whatever else goes."""
-
-    pinned: int
-    """Code points of pinned messages, of the newest one and of the lines beside them."""
-    rules: int
-    """Code points of rules, and of the lines beside them."""
-    pinned_tokens: int
-    rules_tokens: int
-
-
-def needed(entries: Iterable[Entry], price: Callable[[str], int]) -> Need:
-    """What pinned messages, the newest one and rules among ``entries`` take."""
-    users = [entry for entry in entries if entry.kind == "user"]
-    pinned = [entry for entry in users if entry.pinned]
-    ruling = [entry for entry in users if not entry.pinned and entry.worth >= RULE_LIKE]
-    beside = NOTICE_CHARS * (len(pinned) + 1)
-    beside += sum(min(len(entry.shown), NEWEST_CHARS) for entry in users[-1:])
-    rules = sum(min(len(entry.shown), RULE_CHARS) for entry in ruling)
-    return Need(
-        pinned=sum(len(entry.shown) for entry in pinned) + beside,
-        rules=rules + NOTICE_CHARS * len(ruling),
-        pinned_tokens=sum(price(entry.shown) for entry in pinned) + beside // 3,
-        rules_tokens=(rules + NOTICE_CHARS * len(ruling)) // 3,
-    )
-
-
-def is_crowded(need: Need, index: str, whole: Limits, price: Callable[[str], int]) -> bool:
-    """Whether ``index`` stands in the way of what the user's words need."""
-    if whole.chars is not None and len(index) + need.pinned + need.rules > whole.chars:
-        return True
-    return price(index) + need.pinned_tokens + need.rules_tokens > whole.tokens
-
-
-def with_room_for_rules(
-    rest: Limits, whole: Limits, need: Need, index: str, price: Callable[[str], int]
-) -> Limits:
-    """``rest`` with room for pinned messages and the newest, and for rules up to their share.
-
-    Args:
-        rest: what is left for all but the anchors.
-        whole: what the anchors have a part of.
-        need: what the user's words take.
-        index: the index, which stands beside them.
-        price: tokens of a text.
-    """
-    tokens = need.pinned_tokens + price(index)
-    tokens += min(need.rules_tokens, int(whole.tokens * RULE_SHARE))
-    rest = replace(rest, tokens=max(rest.tokens, min(tokens, whole.tokens)))
-    if rest.chars is None or whole.chars is None:
-        return rest
-    chars = need.pinned + len(index) + min(need.rules, int(whole.chars * RULE_SHARE))
-    return replace(rest, chars=max(rest.chars, min(chars, whole.chars)))
-
-
 def _alone_fits(text: str, limits: Limits, price: Callable[[str], int]) -> bool:
     return price(text) <= limits.tokens and (limits.chars is None or len(text) <= limits.chars)
 
@@ -167,7 +93,9 @@ def _steps(draft: _Draft) -> Iterable[Callable[[Limits], None]]:
                 at, each, go, limits
             )
         yield lambda limits, go=may_go: draft.drop_least(SECTIONS, go, limits)  # type: ignore[misc]
+        yield draft.drop_quotes
     yield lambda limits: draft.drop_until("span", PROSE | {"tool", "user"}, limits)
+    yield draft.drop_quotes
 
 
 def _is_user(entry: Entry) -> bool:
@@ -192,6 +120,9 @@ class _Draft:
         self._notices: dict[str, int] = {}
         self._entries = {"standing": list(material.standing), "span": list(material.span)}
         self._dropped = {name: [False] * len(items) for name, items in self._entries.items()}
+        self._quotes: dict[tuple[str, int], tuple[Quote, ...]] = {}
+        """What would stay of a user's message if it were left out, by section and place."""
+        self._unquoted: set[Quote] = set()
         self._rendered: tuple[list[str], list[str]] | None = None
 
     def _cost(self, line: str) -> int:
@@ -207,6 +138,7 @@ class _Draft:
             constraints, originals = self._material.constraints, self._material.originals
             standing = section(shown["standing"], constraints, what="user messages")
             span = section(shown["span"], originals, what="entries")
+            standing += [quote.shown for quote in self._quoted()]
             self._rendered = (
                 [STANDING_HEADING, *standing] if standing else [],
                 [TRANSCRIPT_HEADING, *span] if span else [],
@@ -247,6 +179,42 @@ class _Draft:
             for entry, dropped in self._shown("span")
             if not dropped and (entry.kind in PROSE or entry.kind == "tool")
         )
+
+    def _quotes_at(self, name: str, place: int) -> tuple[Quote, ...]:
+        where = (name, place)
+        if where not in self._quotes:
+            entry = self._entries[name][place]
+            said = entry.record if entry.kind == "user" else None
+            self._quotes[where] = () if said is None else quotes_of(said)
+        return self._quotes[where]
+
+    def _quoted(self) -> list[Quote]:
+        """What stays of the user's messages where it is left out, oldest first."""
+        return [
+            quote
+            for name in SECTIONS
+            for place, (entry, dropped) in enumerate(self._shown(name))
+            if entry.kind == "user"
+            for quote in self._quotes_at(name, place)
+            if quote not in self._unquoted and (dropped or quote.part not in entry.shown)
+        ]
+
+    def drop_quotes(self, limits: Limits) -> None:
+        """Leave out quotes, those of the messages that are worth least first, until the bounds hold."""
+        kept = self._kept()
+        worth = {
+            quote: (kept[where], quote.score)
+            for where, quotes in self._quotes.items()
+            for quote in quotes
+        }
+        waiting = sorted(self._quoted(), key=worth.__getitem__)
+        while waiting and (excess := self._excess(limits)) > 0:
+            saved = 0
+            while waiting and saved < excess:
+                quote = waiting.pop(0)
+                saved += self._cost(quote.shown)
+                self._unquoted.add(quote)
+            self._rendered = None
 
     def drop_all(self, kinds: frozenset[Kind]) -> None:
         """Leave out every entry of some kinds."""
@@ -354,8 +322,6 @@ class _Draft:
                 entry = self._entries[name][place]
                 if entry.record is None or len(entry.record.text) <= clip_at:
                     continue
-                if not keep and not rules_of(entry.record):
-                    continue
                 shorter = replace(message_entry(entry.record, clip_at, keep), pinned=entry.pinned)
                 saved += self._cost(entry.shown) - self._cost(shorter.shown)
                 self._entries[name][place] = shorter
@@ -389,7 +355,11 @@ class _Draft:
         for name in names:
             for stretch in self._stretches(name, may_go):
                 waiting = [place for place in stretch if not self._dropped[name][place]]
-                costs = [self._cost(self._entries[name][place].priced) for place in waiting]
+                costs = [
+                    self._cost(self._entries[name][place].priced)
+                    - sum(self._cost(quote.shown) for quote in self._quotes_at(name, place))
+                    for place in waiting
+                ]
                 due = 0 if self._has_line(name, stretch) else self._notice_cost(name)
                 if saved >= excess or sum(costs) <= due:
                     continue
@@ -405,6 +375,18 @@ class _Draft:
         self, names: Sequence[str], may_go: Callable[[Entry], bool]
     ) -> list[tuple[str, int]]:
         """Places of user messages in view that may go: the newest and the most rule-like last."""
+        kept = self._kept()
+        going = [
+            where
+            for where in kept
+            if where[0] in names
+            and not self._dropped[where[0]][where[1]]
+            and may_go(self._entries[where[0]][where[1]])
+        ]
+        return sorted(going, key=kept.__getitem__)
+
+    def _kept(self) -> dict[tuple[str, int], float]:
+        """What each of the user's messages is worth, by section and place, oldest first."""
         users = [
             (name, place)
             for name in SECTIONS
@@ -412,24 +394,17 @@ class _Draft:
             if entry.kind == "user"
         ]
         # The newest is worth as much as a standing rule, the one before half as much, and so on.
-        kept = {
-            where: self._entries[where[0]][where[1]].worth + 1 / age
-            for age, where in enumerate(reversed(users), start=1)
+        return {
+            (name, place): self._entries[name][place].worth + 1 / (len(users) - number)
+            for number, (name, place) in enumerate(users)
         }
-        going = [
-            where
-            for where in users
-            if where[0] in names
-            and not self._dropped[where[0]][where[1]]
-            and may_go(self._entries[where[0]][where[1]])
-        ]
-        return sorted(going, key=kept.__getitem__)
 
     def _gain(self, name: str, place: int) -> int:
         """About what leaving out one entry saves; lines that meet save one."""
         beside = sum(self._on_line_beside(name, place, step) for step in (-1, 1))
         notice = self._notice_cost(name)
-        return self._cost(self._entries[name][place].priced) + (beside - 1) * notice
+        kept = sum(self._cost(quote.shown) for quote in self._quotes_at(name, place))
+        return self._cost(self._entries[name][place].priced) - kept + (beside - 1) * notice
 
     def _on_line_beside(self, name: str, place: int, step: int) -> bool:
         entries = self._entries[name]

@@ -69,6 +69,7 @@ _FOLD = re.compile(
 )
 _ITEM = re.compile(r"(?:\S+ )??(?P<seq>\d+)(?: |$)")
 _ENTRY = re.compile(r"## \[(?P<role>user|assistant) (?P<seq>\d+), (?P<chars>\d+) chars\]")
+_QUOTE = re.compile(r"## \[user (?P<seq>\d+), chars (?P<start>\d+)\.\.(?P<end>\d+)\]")
 _TOOL = re.compile(
     rf"## \[tool (?P<name>\S+) seq (?P<toolseq>\d+), (?P<chars>\d+) chars"
     rf"(?:: (?P<essence>[^→\n]*))? → {_CALL}\]"
@@ -96,6 +97,11 @@ def run_notice(
 def entry_heading(role: EntryRole, seq: int, chars: int) -> str:
     """The heading of a message; ``chars`` is the length of its whole text in code points."""
     return f"## [{role} {seq}, {chars} chars]"
+
+
+def quote_heading(seq: int, start: int, end: int) -> str:
+    """The heading of a part of a user's message that is left out otherwise, by code points."""
+    return f"## [user {seq}, chars {start}..{end}]"
 
 
 def tool_line(name: str, seq: int, chars: int, essence: str, pointer: Pointer) -> str:
@@ -140,11 +146,11 @@ class ParsedEntry:
     """One entry of the additions, read back by count."""
 
     section: Literal["standing", "transcript"]
-    role: Literal["user", "assistant", "tool", "run"]
+    role: Literal["user", "assistant", "tool", "run", "quote"]
     seq: int
     """The record's seq; of a run, its first."""
     chars: int
-    """Code points of the whole text; of a run, how many entries it stands for."""
+    """Code points of the whole text; of a run, how many entries it stands for; of a quote, its own."""
     head: str
     """What is shown before the elided part; everything, where nothing is elided."""
     pointer: Pointer | None
@@ -154,6 +160,8 @@ class ParsedEntry:
     tail: str
     named: tuple[int, ...] = ()
     """Of a folded run, the seqs of the tools' results that it names."""
+    offset: int = 0
+    """Of a quote, where it begins in its message."""
 
     @property
     def pointers(self) -> tuple[Pointer, ...]:
@@ -194,6 +202,20 @@ def _entry(
     heading = _ENTRY.match(text, place)
     if heading:
         return _message(text, heading, section)
+    quote = _QUOTE.match(text, place)
+    if quote:
+        start, chars = quote.end() + 1, int(quote["end"]) - int(quote["start"])
+        parsed = ParsedEntry(
+            section=section,
+            role="quote",
+            seq=int(quote["seq"]),
+            chars=chars,
+            head=text[start : start + chars],
+            pointer=None,
+            tail="",
+            offset=int(quote["start"]),
+        )
+        return parsed, start + chars
     tool = _TOOL.match(text, place)
     if tool:
         parsed = ParsedEntry(

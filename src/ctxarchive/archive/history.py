@@ -24,6 +24,7 @@ from ctxarchive.archive.generations import (
 )
 from ctxarchive.archive.layers import is_said
 from ctxarchive.archive.recording import original_seq
+from ctxarchive.archive.redaction import Redactor
 from ctxarchive.archive.transcript import Entry
 from ctxarchive.knowledge.records import Record
 from ctxarchive.session.events import (
@@ -49,9 +50,16 @@ class PastCompaction:
 
 
 class History:
-    """One session's calls, content and compactions so far."""
+    """One session's calls, content and compactions so far.
 
-    def __init__(self) -> None:
+    Args:
+        redactor: masks events before anything else is made of them; ``None`` to mask nothing.
+    """
+
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        self._redactor = redactor
+        self.redacted: dict[int, Event] = {}
+        """Events of which something is masked, as they are archived."""
         self.calls: dict[int, Call] = {}
         """By the seq of the tool result."""
         self.failed: set[int] = set()
@@ -86,13 +94,25 @@ class History:
     def advance(self, session: Session) -> None:
         """Take in what was appended since the last time."""
         for seq in range(self._next, len(session)):
-            self._take(session.event_at(seq))
+            self._take(self._clean(session.event_at(seq)))
             self._next = seq + 1
+
+    def event(self, session: Session, seq: int) -> Event:
+        """An event as it is archived."""
+        return self.redacted.get(seq) or session.event_at(seq)
+
+    def _clean(self, event: Event) -> Event:
+        if self._redactor is None or event.message is None:
+            return event
+        clean = self._redactor.event(event)
+        if clean is not event:
+            self.redacted[event.seq] = clean
+        return clean
 
     def tally(self, session: Session, through: int) -> None:
         """Count how tokens are used, up to and including the event at ``through``."""
         for seq in range(self._tallied, through + 1):
-            tally(session.event_at(seq), self.uses)
+            tally(self.event(session, seq), self.uses)
         self._tallied = max(self._tallied, through + 1)
 
     def original(self, seq: int) -> int:
@@ -184,13 +204,19 @@ class History:
         )
 
 
-_HISTORIES: WeakKeyDictionary[Session, History] = WeakKeyDictionary()
+_HISTORIES: WeakKeyDictionary[Session, dict[Redactor | None, History]] = WeakKeyDictionary()
 
 
-def history_of(session: Session) -> History:
-    """The session's history, up to its newest event."""
-    history = _HISTORIES.get(session)
+def history_of(session: Session, redactor: Redactor | None = None) -> History:
+    """The session's history, up to its newest event.
+
+    Args:
+        session: the session.
+        redactor: masks events before anything else is made of them.
+    """
+    histories = _HISTORIES.setdefault(session, {})
+    history = histories.get(redactor)
     if history is None:
-        history = _HISTORIES[session] = History()
+        history = histories[redactor] = History(redactor)
     history.advance(session)
     return history

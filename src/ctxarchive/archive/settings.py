@@ -61,11 +61,11 @@ class TranscriptConfig(BaseModel):
     """Most code points of what a tool call did, on its line."""
     max_transcript_chars: int = Field(default=400_000, ge=0)
     """Bound of the transcript."""
-    transcript_tokens: int | None = Field(default=1_200, ge=0)
+    transcript_tokens: int | None = Field(default=750, ge=0)
     """Most tokens of assistant prose and tool lines; ``None`` for no bound of their own."""
     max_index_chars: int = Field(default=1_200, ge=0)
     """Bound of the archive index without its anchors."""
-    anchor_tokens: int = Field(default=3_300, ge=0)
+    anchor_tokens: int = Field(default=3_700, ge=0)
     """Most tokens of the anchors; 0 for none."""
     anchor_weights: AnchorWeights = AnchorWeights()
     """How anchors are ranked."""

@@ -28,6 +28,11 @@ COMMANDS = {
     "stats": "Say how large an archive is.",
     "verify": "Check an archive, and a log against it.",
     "rebuild": "Make an archive's search index anew.",
+    "purge": "Delete records for good.",
+    "export": "Write an archive's records as JSONL or CSV.",
+    "backup": "Copy an archive while it is in use.",
+    "optimize": "Make an archive's files as small as they can be.",
+    "tune": "Try settings on logs, and recommend one.",
     "report": "Show a session's life as one HTML file.",
 }
 """Name and one-line help of every command."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from ctxarchive.errors import KnowledgeError
 
 if TYPE_CHECKING:
+    from ctxarchive.knowledge.semantic import SemanticModel
     from ctxarchive.knowledge.sqlite.store import SqliteKnowledgeBase
 
 
@@ -39,7 +40,9 @@ def open_for_writing(path: Path) -> SqliteKnowledgeBase:
     return _open(path, mode="rw", create=True)
 
 
-def open_existing(path: Path, mode: Literal["ro", "rw"] = "ro") -> SqliteKnowledgeBase:
+def open_existing(
+    path: Path, mode: Literal["ro", "rw"] = "ro", *, semantic: SemanticModel | None = None
+) -> SqliteKnowledgeBase:
     """The archive at ``path``, which must exist; by default nothing is written.
 
     Raises:
@@ -49,14 +52,20 @@ def open_existing(path: Path, mode: Literal["ro", "rw"] = "ro") -> SqliteKnowled
         raise KnowledgeError(
             "missing", f"{path}: no such archive; check the path, or make one with compact"
         )
-    return _open(path, mode=mode, create=False)
+    return _open(path, mode=mode, create=False, semantic=semantic)
 
 
-def _open(path: Path, *, mode: Literal["ro", "rw"], create: bool) -> SqliteKnowledgeBase:
+def _open(
+    path: Path,
+    *,
+    mode: Literal["ro", "rw"],
+    create: bool,
+    semantic: SemanticModel | None = None,
+) -> SqliteKnowledgeBase:
     from ctxarchive.archive.opening import open_archive
 
     try:
-        return open_archive(path, mode=mode, create=create)
+        return open_archive(path, mode=mode, create=create, semantic=semantic)
     except KnowledgeError as error:
         if error.code != "foreign":
             raise

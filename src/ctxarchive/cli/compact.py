@@ -156,11 +156,11 @@ def settings_given(assignments: list[str]) -> dict[str, Any]:
             if not isinstance(inner, dict) or (is_known(at) and not is_section(at)):
                 raise ConfigError(f"--set {assignment!r}: {section} is no section")
             place = inner
-        place[last] = _value(text.strip())
+        place[last] = toml_value(text.strip())
     return values
 
 
-def _value(text: str) -> Any:
+def toml_value(text: str) -> Any:
     """A value as TOML spells it; what TOML does not know is text."""
     import tomllib
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from ctxarchive.cli.app import DONE, FAILED
 from ctxarchive.cli.archives import open_existing
 from ctxarchive.cli.marking import mark_json
 from ctxarchive.cli.output import echo_json, line
-from ctxarchive.errors import KnowledgeError
+from ctxarchive.errors import KnowledgeError, ToolInputError
 
 if TYPE_CHECKING:
     from ctxarchive.knowledge.records import Mark, SourceRef
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 )
 @click.option("--after-seq", type=int, help="Only records after this seq.")
 @click.option("--before-seq", type=int, help="Only records before this seq.")
+@click.option("--after", metavar="DATE", help="Only records from this date or time on, in UTC.")
+@click.option("--before", metavar="DATE", help="Only records before this date or time, in UTC.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000),
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Most hits a query.",
 )
+@click.option("--semantic", is_flag=True, help="Find by meaning too; needs the extra semantic.")
 @click.option("--explain", is_flag=True, help="Say why each hit ranks where it does.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
@@ -48,18 +52,24 @@ def command(
     sources: tuple[str, ...],
     after_seq: int | None,
     before_seq: int | None,
+    after: str | None,
+    before: str | None,
     limit: int,
+    semantic: bool,
     explain: bool,
     as_json: bool,
 ) -> int:
     """Search an archive."""
     from ctxarchive.knowledge.store import Scope, SearchRequest
 
-    with open_existing(archive) as knowledge:
+    after_time, before_time = _moment(after, "--after", -1), _moment(before, "--before", 0)
+    with _opened(archive, semantic=semantic) as knowledge:
         scope = Scope(
             sources=_sources(knowledge, session, sources),
             after_seq=after_seq,
             before_seq=before_seq,
+            after_time=after_time,
+            before_time=before_time,
         )
         answers = [
             knowledge.search(SearchRequest(query=query, scope=scope, limit=limit, explain=explain))
@@ -76,6 +86,21 @@ def command(
         for answer in answers:
             _print(answer, marks)
     return DONE if any(answer.hits for answer in answers) else FAILED
+
+
+def _opened(archive: Path, *, semantic: bool) -> KnowledgeBase:
+    """The archive; by meaning, what it makes of the records is kept where that is possible.
+
+    Raises:
+        ConfigError: when the extra is not installed.
+        KnowledgeError: when the archive cannot be opened.
+    """
+    if not semantic:
+        return open_existing(archive)
+    from ctxarchive.integrations.semantic import static_embeddings
+
+    writable = os.access(archive, os.W_OK) and os.access(archive.absolute().parent, os.W_OK)
+    return open_existing(archive, "rw" if writable else "ro", semantic=static_embeddings())
 
 
 def _sources(
@@ -110,6 +135,22 @@ def _sources(
                 "scope", f"--source {label!r}: not of --session {session!r}; leave one of them out"
             )
     return found or (SourceRef(session=session or ""),)
+
+
+def _moment(text: str | None, option: str, shift: int) -> int | None:
+    """A date as milliseconds since the epoch.
+
+    Raises:
+        UsageError: naming the option, for what is neither a date nor a time.
+    """
+    from ctxarchive.tools.arguments import moment
+
+    try:
+        return moment(text, option, shift)
+    except ToolInputError:
+        raise click.UsageError(
+            f"{option} {text!r}: not a date or time; write 2026-03-31 or 2026-03-31T14:00Z"
+        ) from None
 
 
 def _answer_json(answer: SearchAnswer, marks: Marks) -> dict[str, Any]:

@@ -35,12 +35,12 @@ def command(archive: Path, log: Path | None, session_id: str | None, as_json: bo
 
     with open_existing(archive) as knowledge:
         findings = list(knowledge.verify())
-        compared, records = 0, None
+        compared, redacted, purged, records = 0, 0, 0, None
         try:
             if log is not None:
                 report = check_log(knowledge, log, session_id=session_id)
                 findings += report.findings
-                compared = report.compared
+                compared, redacted, purged = report.compared, report.redacted, report.purged
             records = knowledge.stats().records
         except KnowledgeError as error:
             if error.code != "corrupt":
@@ -58,6 +58,8 @@ def command(archive: Path, log: Path | None, session_id: str | None, as_json: bo
                 "records": records,
                 "compared": compared,
                 "findings": [_finding_json(finding) for finding in findings],
+                "redacted": redacted,
+                "purged": purged,
             }
         )
     else:
@@ -66,6 +68,8 @@ def command(archive: Path, log: Path | None, session_id: str | None, as_json: bo
             seq = "" if finding.seq is None else f" seq {finding.seq}"
             line(f"{finding.code}{session}{seq}: {finding.message}")
         said = "" if log is None else f", {compared} compared with the log"
+        apart = [f"{redacted} redacted"] * (redacted > 0) + [f"{purged} purged"] * (purged > 0)
+        said += f" ({', '.join(apart)})" if apart else ""
         counted = "some" if records is None else records
         line(f"{counted} records{said}: {len(findings) or 'no'} findings")
     return FAILED if findings else DONE

@@ -74,6 +74,8 @@ class ExtractiveSummarizer:
             # Where the retained tail alone fills the request, a useful summary beats none.
             budget = min(budget, max(input.room_tokens, LEAST_TOKENS))
         facts = collect(input.messages())
+        if input.requests_follow:
+            facts = _without_middle_requests(facts)
         return Summary(
             text=self.render(facts, max(0, budget - FRAME_TOKENS)),
             summarizer="extractive",
@@ -111,6 +113,12 @@ def _layout(items: Sequence[_Item]) -> str:
     return "\n\n".join(parts) or NOTHING
 
 
+def _without_middle_requests(facts: Facts) -> Facts:
+    """The facts with the first request and the last alone."""
+    first = facts.requests[:1] if len(facts.requests) > 1 and not facts.earlier else ()
+    return replace(facts, requests=(*first, *facts.requests[-1:]))
+
+
 def _items(facts: Facts) -> list[_Item]:
     carried = _carried(facts.earlier)
     pending = facts.open_items or tuple(carried.get(_PENDING, ()))
@@ -126,7 +134,7 @@ def _items(facts: Facts) -> list[_Item]:
         *_lines(_PENDING, list(pending), 2),
         *_work_items(facts),
         *_lines(_CONTEXT, rules[-60:], 5),
-        *_lines(_CONTEXT, [_clip(value, 300) for value in facts.values[-20:]], 7),
+        *_lines(_CONTEXT, [_clip(value, 300) for value in facts.values[-12:]], 7),
     ]
 
 

@@ -36,6 +36,10 @@ _ERROR = re.compile(
     r"|ERROR\b|FATAL\b|FAILED\b|FAIL\b|Traceback \(most recent|E  +\S"
     r"|[Ee]xit code:? [1-9]\d*)|command not found|No such file|Permission denied"
 )
+_BARE_ERROR = re.compile(
+    r"\W{0,4}(?:FAIL(?:ED)?|ERROR|[Ee]rror|fatal|panic|[Ee]xit code:? \d+|Traceback.*)[\s:.]*"
+)
+_DIFF_LINE = re.compile(r"[+-](?!--|\+\+)")
 _NO_ERROR = re.compile(r"\b(?:0|no) (?:errors?|failures?)\b|\berrors?: 0\b", re.IGNORECASE)
 _RULE = re.compile(
     r"\b(?:always|never|must(?: not)?|don'?t|do not|should(?: not)?|only|instead|prefer|avoid|make sure"
@@ -187,8 +191,14 @@ def _paths(messages: Sequence[Message]) -> tuple[tuple[str, ...], tuple[str, ...
             edited[path] = None
         for path in named:
             used[path] = used.get(path, 0) + 1
-    ranked = sorted((path for path in used if path not in edited), key=lambda path: -used[path])
+    folders = {path[:end] for path in [*used, *edited] for end in _slashes(path)}
+    files = (path for path in used if path not in edited and path.rstrip("/") not in folders)
+    ranked = sorted(files, key=lambda path: -used[path])
     return tuple(edited), tuple(ranked)
+
+
+def _slashes(path: str) -> list[int]:
+    return [place for place, character in enumerate(path) if character == "/"]
 
 
 def _is_file(path: str) -> bool:
@@ -232,12 +242,21 @@ def _quotes(values: dict[str, Any]) -> bool:
 
 
 def error_line(text: str, *, failed: bool) -> str | None:
-    """The last line of a tool's output that states an error; of a failed call always one."""
+    """The last line of a tool's output that says what its error is; of a failed call always one.
+
+    A line that only says that there was one (``FAIL``, ``Exit code 1``) stands in where no other does;
+    a line of a diff is no error.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    bare: str | None = None
     for line in reversed(lines if failed else lines[-LAST_LINES:]):
-        if len(line) <= 1_000 and _ERROR.search(line) and not _NO_ERROR.search(line):
+        if len(line) > 1_000 or not _ERROR.search(line) or _NO_ERROR.search(line):
+            continue
+        if _BARE_ERROR.fullmatch(line):
+            bare = bare or line
+        elif not _DIFF_LINE.match(line):
             return line
-    return lines[0] if failed and lines else None
+    return bare or (lines[0] if failed and lines else None)
 
 
 def _concepts(texts: Iterable[str]) -> tuple[str, ...]:
@@ -259,7 +278,8 @@ def _sentences(texts: Iterable[str], pattern: re.Pattern[str]) -> Iterator[str]:
 
 def _states(sentence: str) -> bool:
     """Whether a sentence says something: no question, table row, heading or introduction."""
-    return sentence[0] not in "|`{" and sentence[-1] not in "?？:：|"
+    halved = sentence.count("`") % 2 or sentence.count("**") % 2
+    return not halved and sentence[0] not in "|`{" and sentence[-1] not in "?？:：|"
 
 
 def _first_sentence(text: str) -> str:

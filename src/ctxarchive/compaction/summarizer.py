@@ -38,6 +38,8 @@ class SummaryInput:
     capacity is known."""
     max_tokens: int
     """Most tokens of the summary."""
+    requests_follow: bool = False
+    """Whether the checkpoint carries the user's messages beside the summary, so that it need not."""
 
     def messages(self) -> list[Message]:
         """The span's messages, in surface order."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from ctxarchive.archive.engine import ArchiveCompactionEngine
 from ctxarchive.archive.opening import open_archive
+from ctxarchive.archive.redaction import Redactor
 from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.engine import CompactionEngine, Observer
 from ctxarchive.compaction.pruner import ToolResultPruner
@@ -22,6 +23,7 @@ from ctxarchive.compaction.summarizer import Model, ModelSummarizer, Summarizer
 from ctxarchive.compaction.target import CapacitySource
 from ctxarchive.config.settings import BACKENDS, Settings, backend_names
 from ctxarchive.errors import ConfigError
+from ctxarchive.knowledge.semantic import SemanticModel
 from ctxarchive.knowledge.store import KnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.metering.tokenizers import estimator
@@ -120,7 +122,7 @@ def archive(request: Request) -> Mount:
     """Files what disappears in ``settings.archive``, and gives each session its search tool.
 
     Raises:
-        ConfigError: when no archive is named.
+        ConfigError: when no archive is named, or ``semantic`` is set without its extra.
         KnowledgeError: when it cannot be opened.
     """
     path = request.settings.archive
@@ -128,15 +130,43 @@ def archive(request: Request) -> Mount:
         raise ConfigError('archive: name a file, or mount backend = "basic"')
     path.parent.mkdir(parents=True, exist_ok=True)
     opened = ExitStack()
-    knowledge: KnowledgeBase = opened.enter_context(open_archive(path))
+    semantic = _semantic() if request.settings.semantic else None
+    knowledge: KnowledgeBase = opened.enter_context(open_archive(path, semantic=semantic))
     engine = ArchiveCompactionEngine(
-        knowledge, transcript=request.settings.transcript, **request.engine_options()
+        knowledge,
+        transcript=request.settings.transcript,
+        redactor=redactor_of(request.settings),
+        **request.engine_options(),
     )
 
     def tools(session_id: str, allowed: Sequence[str]) -> tuple[Tool, ...]:
         return (CtxSearchTool(knowledge, session=session_id, allowed=allowed or None),)
 
     return Mount(engine=engine, _tools=tools, _opened=opened)
+
+
+def redactor_of(settings: Settings) -> Redactor | None:
+    """What masks keys and tokens before they are filed; ``None`` where the settings ask for nothing.
+
+    Raises:
+        ConfigError: for a pattern that cannot be read.
+    """
+    if not settings.redact and not settings.redact_patterns:
+        return None
+    return Redactor(well_known=bool(settings.redact), own=settings.redact_patterns)
+
+
+_SEMANTIC: Final = EntryPoint(
+    name="semantic",
+    value="ctxarchive.integrations.semantic:static_embeddings",
+    group="ctxarchive.semantic",
+)
+"""Loaded by its name, as backends are: what an extra brings lies above this room."""
+
+
+def _semantic() -> SemanticModel:
+    load: Callable[[], SemanticModel] = _SEMANTIC.load()
+    return load()
 
 
 OURS: Final[Mapping[str, Backend]] = {"archive": archive, "basic": basic}

@@ -14,6 +14,7 @@ from ctxarchive.archive.settings import TranscriptConfig
 from ctxarchive.compaction.policy import CompactionPolicy
 from ctxarchive.compaction.pruner import PruneSettings
 from ctxarchive.errors import ConfigError
+from ctxarchive.knowledge.retention import RetentionPolicy
 
 BACKENDS = "ctxarchive.backends"
 """The entry point group in which packages register backends."""
@@ -35,10 +36,18 @@ class Settings(BaseModel):
     """How tokens are counted."""
     archive: Path | None = None
     """The archive's file, for a host that mounts it; commands take theirs from `--archive`."""
+    semantic: bool = False
+    """Whether `ctx_search` also finds by meaning; needs the extra `semantic`."""
     compaction: CompactionPolicy = CompactionPolicy()
     """When to compact and how far."""
     transcript: TranscriptConfig = TranscriptConfig()
     """How much a checkpoint shows."""
+    redact: bool | Literal["well-known"] = False
+    """Whether keys and tokens of well-known formats are masked before anything is filed."""
+    redact_patterns: tuple[str, ...] = ()
+    """Own patterns (RE2) of what is masked before anything is filed; needs the extra `redact`."""
+    retention: RetentionPolicy = RetentionPolicy()
+    """What `purge --retention` takes out of an archive."""
     prune: PruneSettings | None = None
     """How oversized tool results are shortened before anything is summarized; not at all where left out."""
 

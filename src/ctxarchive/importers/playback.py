@@ -151,7 +151,8 @@ class Playback:
         self._seqs[self._number[id(item)]] = checkpoint.seq
 
     def _advance(self, time: int | None) -> None:
-        if time is not None and (self._now is None or time > self._now):
+        # A branched log's header is later than what it took over: each event keeps its own time.
+        if time is not None:
             self._now = time
 
     def _follow(self, session: Session, event: Event) -> None:

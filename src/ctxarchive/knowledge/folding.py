@@ -174,8 +174,12 @@ def plain(text: str) -> str:
     """A text for literal comparison: NFKC, case-folded, no diacritics, white space collapsed."""
     if not text.isascii():
         folded = unicodedata.normalize("NFKC", text).casefold()
-        text = "".join(map(_strip, folded))
+        text = _WIDE.sub(_strip_run, folded)
     return " ".join(text.lower().split())
+
+
+def _strip_run(match: re.Match[str]) -> str:
+    return "".join(map(_strip, match[0]))
 
 
 def parts(identifier: str) -> tuple[str, ...]:
@@ -260,6 +264,7 @@ def _wide(character: str) -> str:
     return letters if spelt else ""
 
 
+@lru_cache(maxsize=1 << 14)
 def _strip(character: str) -> str:
     """A character without its diacritics; scripts of single characters keep theirs."""
     if character.isascii() or single(character):

@@ -175,3 +175,10 @@ def _whole(text: str, needle: str) -> float:
 
 def _joins(character: str) -> bool:
     return character.isalnum() or character == "_"
+
+
+def statistics_of(found: Sequence[Candidate], statistics: Statistics) -> Statistics:
+    """Statistics of what was found alone; of the rest, as much again is taken to hold nothing."""
+    places = range(len(statistics.frequency))
+    held = tuple(sum(1 for each in found if each.counts[place]) for place in places)
+    return Statistics(frequency=held, total=2 * len(found) + 1, average=statistics.average)

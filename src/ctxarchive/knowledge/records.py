@@ -99,7 +99,7 @@ class Mark:
 
 
 _PREFIX: Final = "session/"
-_ENCODED_CHARACTERS: Final = frozenset("/'\"`%()[]{}<>,")
+_ENCODED_CHARACTERS: Final = frozenset("/\\'\"`%()[]{}<>,")
 _ENCODED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"})
 _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 
@@ -107,8 +107,9 @@ _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})")
 def source_label(session: str, layer: Layer | None = None) -> str:
     """The label of a session's layer, ``session/<id>/<layer>``; without a layer, ``session/<id>``.
 
-    The id is percent-encoded (UTF-8) where it holds ``/``, quotes, ``%``, white space, control
-    characters, brackets, commas or lone surrogates, so that a label can be quoted and parsed.
+    The id is percent-encoded (UTF-8) where it holds a slash of either kind, quotes, ``%``, white
+    space, control characters, brackets, commas or lone surrogates, so that a label can be quoted
+    and parsed.
     """
     encoded = "".join(_encode(character) for character in session)
     return f"{_PREFIX}{encoded}/{layer}" if layer else f"{_PREFIX}{encoded}"

@@ -14,8 +14,9 @@ from typing import Any, Literal, Self
 
 from ctxarchive.knowledge.records import Kind, Layer, Mark, MarkName, Record, SourceRef
 
-Tier = Literal["strict", "any", "substring", "none"]
-"""Which way of matching gave the hits: all words, any of the words, substrings, or nothing did."""
+Tier = Literal["strict", "any", "substring", "semantic", "none"]
+"""Which way of matching gave the hits: all words, any of the words, substrings, words and meaning
+together, or nothing did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,10 @@ class SessionInfo:
     """The last seq of ``parent`` that this session inherited."""
     opened: int
     """When the session was first registered here, milliseconds since the epoch."""
+    last_filed: int | None = None
+    """When something of it was filed last; ``None`` where nothing was, or by an older version."""
+    purged: int = 0
+    """Records of it that were purged."""
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -59,6 +64,8 @@ class PutResult:
     """New records by layer; a layer without any is absent."""
     already: int
     """Records that were there before with the same content."""
+    purged: int = 0
+    """Records that were purged before, and so are not filed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +92,8 @@ class SearchRequest:
     scope: Scope = field(default_factory=Scope)
     limit: int = 5
     """At most so many hits."""
+    loosest: Tier = "substring"
+    """The last way of matching that is tried; ``strict`` for all words or nothing."""
     explain: bool = False
     """Whether each hit says why it ranks where it does."""
 
@@ -150,6 +159,89 @@ class Finding:
     seq: int | None = None
 
 
+PurgeReason = Literal["session", "seq", "age", "text", "retention"]
+"""What a purged record was chosen by; of several, the last of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which records are to be purged: those that fulfil all that is given, which is something."""
+
+    sessions: tuple[str, ...] | None = None
+    """Only of these sessions; ``None`` for all."""
+    first_seq: int | None = None
+    """Only from this seq on, of named sessions."""
+    last_seq: int | None = None
+    """Only up to this seq, included, of named sessions."""
+    before_time: int | None = None
+    """Only older ones: milliseconds since the epoch, excluded. Records without a time are as old as
+    the newest of their session that has one, else as their session is here."""
+    text: str | None = None
+    """Only those that hold this text: in what they say, a name, a key or a call's arguments, however
+    their JSON spells it."""
+    forks: bool = True
+    """Also what sessions seeded from these inherited of them."""
+    retention: bool = False
+    """Whether it was a rule of retention that chose."""
+
+    @property
+    def reason(self) -> PurgeReason:
+        """What a tombstone says of it."""
+        if self.retention:
+            return "retention"
+        if self.text is not None:
+            return "text"
+        if self.before_time is not None:
+            return "age"
+        return "session" if self.first_seq is None and self.last_seq is None else "seq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """What is left of a purged record."""
+
+    session: str
+    """The session that was asked about, which may have inherited the record."""
+    seq: int
+    layer: Layer
+    kind: Kind
+    reason: PurgeReason
+    at: int
+    """When it was purged, milliseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgedSession:
+    """What a purge takes of one session."""
+
+    session: str
+    records: int
+    first_seq: int
+    last_seq: int
+    chars: int
+    """Code points of text in all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeResult:
+    """What a purge took, or would take."""
+
+    sessions: tuple[PurgedSession, ...] = ()
+    """By session, in order of registration."""
+    titles: tuple[str, ...] = ()
+    """Sessions whose title and other particulars were taken away."""
+    ids: tuple[str, ...] = ()
+    """Sessions whose id itself holds the text: an id cannot be taken away."""
+    scrubbed: bool = True
+    """Whether the bytes are gone from the files; ``False`` where another process was reading all the
+    time. ``optimize`` or the next purge does it then. ``True`` of a purge that took nothing."""
+
+    @property
+    def records(self) -> int:
+        """How many records in all."""
+        return sum(each.records for each in self.sessions)
+
+
 class KnowledgeBase(ABC):
     """A place where records are kept for ever and can be found.
 
@@ -159,6 +251,9 @@ class KnowledgeBase(ABC):
     @abstractmethod
     def put(self, records: Iterable[Record]) -> PutResult:
         """File records in one durable transaction; sessions not known yet are registered.
+
+        What was purged under its key, in the session or where the session inherited it, is counted
+        and not filed.
 
         Raises:
             KnowledgeError: ``conflict``, when other content is filed under the key of one of
@@ -183,7 +278,11 @@ class KnowledgeBase(ABC):
 
     @abstractmethod
     def get(self, session: str, seq: int) -> Record | None:
-        """The record under a key, or ``None``."""
+        """The record under a key, or ``None``.
+
+        Raises:
+            KnowledgeError: ``purged``, when it was there and was deleted on purpose.
+        """
 
     @abstractmethod
     def range(self, scope: Scope, limit: int) -> tuple[Record, ...]:
@@ -195,7 +294,7 @@ class KnowledgeBase(ABC):
 
     @abstractmethod
     def missing(self, session: str, seqs: Sequence[int]) -> list[int]:
-        """Those of ``seqs`` that are not filed, in the order given; costs by ``seqs`` alone."""
+        """Those of ``seqs`` neither filed nor purged, in the order given; costs by ``seqs`` alone."""
 
     @abstractmethod
     def layers(self, session: str) -> Mapping[Layer, LayerInfo]:
@@ -221,7 +320,8 @@ class KnowledgeBase(ABC):
 
         Raises:
             KnowledgeError: ``missing`` for a session that is not registered; ``mark`` for a seq
-                out of range, for ``by_seq`` with another mark, and for a record by itself.
+                out of range, for ``by_seq`` with another mark, and for a record by itself;
+                ``purged`` for a record that was purged.
         """
 
     @abstractmethod
@@ -235,6 +335,18 @@ class KnowledgeBase(ABC):
     @abstractmethod
     def search(self, request: SearchRequest) -> SearchAnswer:
         """Find records. No text of a query raises."""
+
+    @abstractmethod
+    def mentions(self, text: str, scope: Scope, limit: int) -> Sequence[tuple[str, int]]:
+        """Session and seq of the newest originals that hold a text, the newest first; no search.
+
+        A store may look at the newest records of each session alone.
+
+        Args:
+            text: an identifier, a path, a number: held as it is spelt, no part of a longer word.
+            scope: where to look.
+            limit: at most so many.
+        """
 
     @abstractmethod
     def index_pending(self) -> int:
@@ -255,6 +367,26 @@ class KnowledgeBase(ABC):
     @abstractmethod
     def rebuild(self) -> int:
         """Make the search index anew from the records; how many it holds then."""
+
+    @abstractmethod
+    def purge(self, selection: Selection, *, dry_run: bool = False) -> PurgeResult:
+        """Delete records for good: their bytes, and what the index made of them.
+
+        A tombstone each is left, so that whoever asks for one is told, and filing it again does not
+        bring it back. A session of which everything goes loses its title and other particulars.
+
+        Args:
+            selection: which.
+            dry_run: only say what would go.
+
+        Raises:
+            KnowledgeError: ``missing`` for a session that is not there; ``scope`` for a selection
+                that chooses nothing in particular, or seqs of no session.
+        """
+
+    @abstractmethod
+    def purged(self, session: str) -> Mapping[int, Tombstone]:
+        """What was purged of a session and of what it inherited, by seq, ascending."""
 
     @abstractmethod
     def close(self) -> None:

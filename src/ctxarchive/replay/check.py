@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ctxarchive.compaction.invariants import check_compactions
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.importers.playback import import_session
 from ctxarchive.importers.read import read_log
+from ctxarchive.knowledge.masking import equal_but_masked, events_equal_but_masked
 from ctxarchive.knowledge.records import Record, SourceRef
 from ctxarchive.knowledge.store import Finding, KnowledgeBase, Scope
 from ctxarchive.session.events import CompactionSummary
@@ -34,6 +36,10 @@ class LogCheck:
 
     compared: int
     """Records that were compared."""
+    redacted: int = 0
+    """Those of them that are archived with keys or tokens masked, and are equal otherwise."""
+    purged: int = 0
+    """Those of them that were archived and purged since."""
     findings: tuple[Finding, ...]
 
 
@@ -67,6 +73,8 @@ def check_log(knowledge: KnowledgeBase, path: Path, *, session_id: str | None = 
     checks = [_check_origins(knowledge, name, source) for name in sessions]
     return LogCheck(
         compared=sum(check.compared for check in checks),
+        redacted=sum(check.redacted for check in checks),
+        purged=sum(check.purged for check in checks),
         findings=tuple(finding for check in checks for finding in check.findings),
     )
 
@@ -91,15 +99,34 @@ def check_session(knowledge: KnowledgeBase, session: Session) -> LogCheck:
         for broken in check_compactions(session.events)
     ]
     wanted = records_through(session, sorted(set(shadowed)))
+    gone = knowledge.purged(session.id)
+    redacted = purged = 0
     for record in wanted:
-        found = knowledge.get(session.id, record.seq)
-        if found is None:
+        found = None if record.seq in gone else knowledge.get(session.id, record.seq)
+        if record.seq in gone:
+            purged += 1
+        elif found is None:
             findings.append(_finding("missing", "not archived", session.id, record.seq))
-        elif _told(found) != _told(record):
+        elif _told(found) == _told(record):
+            continue
+        elif _masked(found, record):
+            redacted += 1
+        else:
             findings.append(
                 _finding("different", "differs from the log's event", session.id, record.seq)
             )
-    return LogCheck(compared=len(wanted), findings=tuple(findings))
+    return LogCheck(
+        compared=len(wanted), redacted=redacted, purged=purged, findings=tuple(findings)
+    )
+
+
+def _masked(found: Record, record: Record) -> bool:
+    """Whether what is archived is what the log says, but for what is masked in it."""
+    return (
+        (found.role, found.name) == (record.role, record.name)
+        and equal_but_masked(found.head, record.head)
+        and events_equal_but_masked(found.event, record.event)
+    )
 
 
 def _told(record: Record) -> tuple[Any, ...]:
@@ -124,22 +151,74 @@ def _check_origins(knowledge: KnowledgeBase, name: str, source: Session) -> LogC
     places = [_place(record) for record in wanted]
     last = max((at for at, place in enumerate(places) if place in archived), default=-1)
     findings: list[Finding] = []
+    redacted = 0
+    absent = _Absent(
+        [seq for seq, gone in knowledge.purged(name).items() if gone.kind != "checkpoint"]
+    )
     for record, place in zip(wanted[: last + 1], places, strict=False):
         held = archived.get(place)
         where = f"line {place[0]} of the log"
         if not held:
-            findings.append(_finding("missing", f"{where}: not archived", name, None))
+            absent.note(where)
             continue
         found = held.popleft()
-        if (_content(found), found.head) != (_content(record), record.head):
+        absent.settle(found.seq)
+        if (_content(found), found.head) == (_content(record), record.head):
+            continue
+        if _masked(found, replace(record, event=_as_archived(record, found))):
+            redacted += 1
+        else:
             message = f"{where}: differs from what is archived"
             findings.append(_finding("different", message, name, found.seq))
+    findings += [
+        _finding("missing", f"{where}: not archived", name, None) for where in absent.missing
+    ]
     findings += [
         _finding("stray", f"not in the log (its line {place[0]})", name, record.seq)
         for place, held in archived.items()
         for record in held
     ]
-    return LogCheck(compared=last + 1, findings=tuple(findings))
+    return LogCheck(
+        compared=last + 1,
+        redacted=redacted,
+        purged=absent.purged,
+        findings=tuple(findings),
+    )
+
+
+class _Absent:
+    """What the archive lacks of a log, between one event that it holds and the next.
+
+    A log knows no seqs of the archive; but both are in one order, so that of a run of absent events
+    as many were purged as there are tombstones in that place.
+    """
+
+    def __init__(self, tombstones: Sequence[int]) -> None:
+        self._tombstones = deque(tombstones)
+        self._run: list[str] = []
+        self.purged = 0
+        self.missing: list[str] = []
+
+    def note(self, where: str) -> None:
+        """An event that is not archived."""
+        self._run.append(where)
+
+    def settle(self, seq: int) -> None:
+        """An event that is, under this seq."""
+        count = 0
+        while self._tombstones and self._tombstones[0] < seq:
+            self._tombstones.popleft()
+            count += 1
+        self.purged += min(count, len(self._run))
+        self.missing += self._run[count:]
+        self._run = []
+
+
+def _as_archived(record: Record, found: Record) -> str:
+    """A log's event with what differs from one replay of it to the other as it is archived."""
+    event, held = json.loads(record.event), json.loads(found.event)
+    told = {name: event[name] for name in ("type", "time", "data") if name in event}
+    return json.dumps({**held, **told})
 
 
 def _records(knowledge: KnowledgeBase, session: str) -> list[Record]:

@@ -25,7 +25,7 @@ from ctxarchive.compaction.basic import BasicCompactionEngine
 from ctxarchive.compaction.checkpoint import parse_frame
 from ctxarchive.compaction.engine import CompactionEngine, Routing, StageReport
 from ctxarchive.compaction.summarizer import Summarizer, Summary, SummaryInput
-from ctxarchive.config.mounting import OURS, Request, backend_named
+from ctxarchive.config.mounting import OURS, Request, backend_named, redactor_of
 from ctxarchive.config.settings import Settings
 from ctxarchive.errors import CompactionError, ManualCompactionError, SummaryError
 from ctxarchive.importers.log import Entry, ImportedLog, RecordedCompaction
@@ -40,6 +40,12 @@ from ctxarchive.session.jsontext import dump_json
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import joined_text
 from ctxarchive.session.pairing import open_calls
+
+_LEFT_OUT = {"archive", "retention"}
+"""Settings that change no session."""
+
+_OPTIONAL = ("prune", "redact", "redact_patterns")
+"""Those that change none where they are left out; so the ids of older replays hold."""
 
 DEFAULT_WINDOW = 200_000
 """Tokens assumed where a log's model is not known."""
@@ -70,10 +76,10 @@ class ReplaySettings:
             "at": self.at,
             "summarizer": self.summarizer,
             "window": window,
-            # Where the archive lies changes no session; what is left out changes no old id.
             "settings": self.settings.model_dump(
                 mode="json",
-                exclude={"archive"} if self.settings.prune else {"archive", "prune"},
+                exclude=_LEFT_OUT
+                | {name for name in _OPTIONAL if not getattr(self.settings, name)},
             ),
         }
         return hashlib.blake2b(dump_json(values).encode(), digest_size=4).hexdigest()
@@ -202,6 +208,7 @@ class Replayer:
         return ArchiveCompactionEngine(
             knowledge,
             transcript=settings.transcript,
+            redactor=redactor_of(settings),
             index="later",
             **request.engine_options(),
         )

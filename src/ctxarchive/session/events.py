@@ -41,13 +41,9 @@ class Replace(WireModel):
     """Last seq of the run, on the current surface, not before the first."""
 
 
-def _operation(value: Any) -> str:
-    return "replace" if isinstance(value, dict | Replace) else "append"
-
-
 SurfaceOp = Annotated[
     Annotated[Literal["append"], Tag("append")] | Annotated[Replace, Tag("replace")],
-    Discriminator(_operation),
+    Discriminator(lambda value: "replace" if isinstance(value, dict | Replace) else "append"),
 ]
 
 
@@ -392,15 +388,17 @@ class CompactionPrune(Event):
 
 
 class ArchiveFiledData(WireModel):
-    """What a filing put into the archive."""
+    """What a filing put into the archive: every event up to ``through_seq`` that was not purged."""
 
     compaction_id: str
     through_seq: int
-    """Every event up to this seq is archived."""
     constraint: int = 0
     finding: int = 0
     narrative: int = 0
     already: int = 0
+    purged: int = 0
+    redacted: int = 0
+    """Of all these, those of which keys or tokens were masked before."""
 
 
 class ArchiveFiled(Event):

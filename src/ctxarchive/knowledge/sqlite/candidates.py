@@ -16,7 +16,7 @@ from typing import Final
 from ctxarchive.knowledge.folding import fold
 from ctxarchive.knowledge.passages import passages
 from ctxarchive.knowledge.query import Document, ParsedQuery, Term
-from ctxarchive.knowledge.ranking import Candidate, Statistics, Weights, rank
+from ctxarchive.knowledge.ranking import Candidate, Statistics, Weights, rank, statistics_of
 from ctxarchive.knowledge.records import LAYERS, Kind
 from ctxarchive.knowledge.selection import (
     COMMON,
@@ -28,7 +28,8 @@ from ctxarchive.knowledge.selection import (
 )
 from ctxarchive.knowledge.spelling import SHORTEST, near
 from ctxarchive.knowledge.sqlite.connection import Row, Value
-from ctxarchive.knowledge.sqlite.index import INJECTED, SEVERAL, TABLES, Index, Stretch, ids_of
+from ctxarchive.knowledge.sqlite.index import Index, Stretch
+from ctxarchive.knowledge.sqlite.layout import INJECTED, SEVERAL, TABLES, ids_of
 from ctxarchive.knowledge.sqlite.records import KeyRange, Records, conditions
 from ctxarchive.knowledge.store import Scope, SearchRequest
 
@@ -132,6 +133,12 @@ class Candidates:
                 asked = asked or list(combinations[0].terms)
                 self._ask(question, minimal(combinations[:number]), asked, found, most)
             self._rest(question, combinations[number:], asked, found, statistics)
+            if not found:
+                # Counted over whole sessions; the scope may end within one, before its common words.
+                places = range(len(terms))
+                each = [Combination(terms=(place,), worth=0.0, rows=0.0) for place in places]
+                self._ask(question, each, places, found, most)
+                statistics = statistics_of(tuple(found.values()), statistics)
         for scanned, _ in question.scanned:
             found[scanned.key, scanned.start] = scanned
         statistics = _with_scanned(statistics, question.scanned)

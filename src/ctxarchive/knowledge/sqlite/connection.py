@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 from urllib.parse import quote
@@ -27,6 +27,7 @@ Mode = Literal["rw", "ro"]
 SQLITE_VERSION: Final = apsw.sqlite_lib_version()
 _OWNER_ONLY: Final = 0o600
 _NO_SPACE: Final = 1 << 20
+_WRITING: Final = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READWRITE
 _creating = threading.Lock()
 
 _CAUSES: Final[tuple[tuple[tuple[type[apsw.Error], ...], KnowledgeError.Code, str], ...]] = (
@@ -125,9 +126,7 @@ class Connection:
         self.mode = mode
         self._timeout = busy_timeout_ms
         self._lock = threading.RLock()
-        flags = apsw.SQLITE_OPEN_URI | (
-            apsw.SQLITE_OPEN_READWRITE if mode == "rw" else apsw.SQLITE_OPEN_READONLY
-        )
+        flags = _WRITING if mode == "rw" else apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READONLY
         with self._translated():
             self._db = apsw.Connection(_uri(path, mode), flags=flags)
             self._db.setbusytimeout(busy_timeout_ms)
@@ -228,6 +227,65 @@ class Connection:
     def writable(self) -> bool:
         """Whether SQLite could open the file for writing."""
         return not self._db.readonly("main")
+
+    def forget_securely(self) -> None:
+        """Overwrite with zeros what is deleted from now on."""
+        self.all("PRAGMA main.secure_delete = ON")
+
+    def compact(self) -> bool:
+        """Write the whole file anew, without what was deleted; whether nothing of it is left.
+
+        As ``truncate_log``, it is left where another process reads all the time.
+        """
+        self.all("VACUUM main")
+        return self.truncate_log()
+
+    def truncate_log(self) -> bool:
+        """Move the write-ahead log into the file and empty it; whether nobody was reading from it."""
+        try:
+            return not self.value("PRAGMA main.wal_checkpoint(TRUNCATE)")
+        except KnowledgeError as error:
+            if error.code != "locked":
+                raise
+            return False
+
+    def copy_to(self, target: Path) -> None:
+        """Copy the whole database into an empty file, as it is at one moment.
+
+        In one step: a copy in several would begin anew with each commit of another process, and a
+        reader holds up no writer.
+        """
+        with self._lock, self._translated():
+            copy = apsw.Connection(_uri(target, "rw"), flags=_WRITING)
+            try:
+                with copy.backup("main", self._db, "main") as backup:
+                    backup.step(-1)
+                # So that the copy is one file, whole and on disk, before it is called done.
+                copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                copy.close()
+
+    def described(self, sql: str, bindings: Bindings = ()) -> tuple[tuple[str, ...], list[Row]]:
+        """Run one statement; the names of its columns, none for one that gives no rows, and its rows."""
+        names: list[str] = []
+
+        def note(cursor: apsw.Cursor, *_: object) -> bool:
+            names[:] = [name for name, *_ in cursor.get_description()]
+            return True
+
+        with self._lock, self._translated():
+            cursor = self._db.cursor()
+            cursor.exec_trace = note
+            rows = list(cursor.execute(sql, bindings))
+        return tuple(names), rows
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._db.in_transaction
+
+    def add_function(self, name: str, arguments: int, function: Callable[..., Value]) -> None:
+        """Make a function of ours known to SQL."""
+        self._db.create_scalar_function(name, function, arguments)
 
     def count_phrases(self, name: str) -> None:
         """Add an FTS5 function of a number: a byte for each of so many phrases, then the length.

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from ctxarchive.errors import KnowledgeError
-from ctxarchive.knowledge.folding import FOLD_VERSION, TOKENIZER, fold
-from ctxarchive.knowledge.passages import PASSAGE, passages
-from ctxarchive.knowledge.records import KINDS, LAYERS, Kind
+from ctxarchive.knowledge.folding import fold
+from ctxarchive.knowledge.passages import passages
+from ctxarchive.knowledge.records import LAYERS
 from ctxarchive.knowledge.sqlite.connection import (
     Connection,
     Mode,
@@ -30,26 +30,25 @@ from ctxarchive.knowledge.sqlite.connection import (
     move_file,
     remove_file,
 )
+from ctxarchive.knowledge.sqlite.layout import (
+    FORMAT,
+    INJECTED,
+    SEVERAL,
+    TABLES,
+    create_tables,
+    ids_of,
+    index_path,
+    strays,
+    table_of,
+)
 from ctxarchive.knowledge.sqlite.records import Records
 from ctxarchive.knowledge.sqlite.vocabulary import Vocabulary
-
-FORMAT: Final = f"2.{FOLD_VERSION}.{PASSAGE}"
-"""Of tables, folding and passages; an index of another format is made anew."""
 
 BATCH: Final = 500
 """Records indexed in one transaction."""
 _PART: Final = 100
 """Records folded while as many before them are inserted."""
 
-TABLES: Final = ("originals", "derived")
-"""Events as they happened, and text derived from them (checkpoints)."""
-
-INJECTED: Final = 4
-"""In ``passages.sort``, added to the layer's place in ``LAYERS``: text of the host."""
-SEVERAL: Final = 8
-"""Likewise: one of several passages of its record."""
-
-_PAGE_BYTES: Final = 16_384
 _DAMAGE: Final = frozenset({"corrupt", "foreign", "missing", "storage"})
 
 
@@ -74,27 +73,6 @@ class _Watermark:
 
 class _RecordsDamagedError(KnowledgeError):
     """The records are damaged, met while they were read for an index that is not to blame."""
-
-
-def table_of(kind: Kind) -> str:
-    """The table that indexes records of a kind."""
-    return "derived" if kind == "checkpoint" else "originals"
-
-
-def strays(table: str, *, index: str, records: str) -> str:
-    """The SQL that selects the rows of an index table whose records are not filed so, or no more."""
-    kinds = ", ".join(f"'{kind}'" for kind in KINDS if table_of(kind) == table)
-    return (
-        f"SELECT d.id FROM {index}.{table}_docsize AS d LEFT JOIN {index}.passages AS p ON p.id = d.id"
-        f" LEFT JOIN {records}.records AS r ON r.key = p.key"
-        f" WHERE r.key IS NULL OR r.kind NOT IN ({kinds})"
-    )
-
-
-def index_path(records: Path) -> Path:
-    """Where the index of an archive is: ``A.db`` has ``A.search.db``."""
-    name = records.name.removesuffix(".db")
-    return records.with_name(f"{name}.search.db")
 
 
 class Index:
@@ -247,6 +225,33 @@ class Index:
         self.replace(force=True)
         return self.index_pending()
 
+    def scrub(self) -> bool:
+        """Write the file anew without what was purged; whether nothing of it is left anywhere.
+
+        An index that is not to be trusted is thrown away, and another made.
+        """
+        self._may_write()
+        if _identity(self.path) is None:
+            return True
+        try:
+            with self._lock:
+                writer = self._open_writer()
+                with writer.writing():
+                    for table in TABLES:
+                        gone = writer.all(strays(table, index="main", records="records"))
+                        writer.many(f"DELETE FROM {table} WHERE rowid = ?", gone)
+                        # The words of a deleted row stay in the index until its parts are merged.
+                        writer.all(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+                    writer.all(
+                        "DELETE FROM passages WHERE key NOT IN (SELECT key FROM records.records)"
+                    )
+                return writer.compact()
+        except KnowledgeError as error:
+            if error.code not in _DAMAGE:
+                raise
+        self.rebuild()
+        return True
+
     def replace(self, *, force: bool = False) -> None:
         """Put an empty index in the place of one that is not to be trusted (or of any)."""
         connection = self._records.connection
@@ -280,25 +285,7 @@ class Index:
         create_file(beside)
         fresh = Connection(beside, mode="rw", busy_timeout_ms=self._timeout)
         try:
-            fresh.all(f"PRAGMA page_size = {_PAGE_BYTES}")
-            fresh.value("PRAGMA journal_mode = WAL")
-            with fresh.writing():
-                for table in TABLES:
-                    fresh.all(
-                        f"CREATE VIRTUAL TABLE {table} USING fts5(words, content = '',"
-                        f" contentless_delete = 1, tokenize = '{TOKENIZER}')"
-                    )
-                fresh.all("CREATE VIRTUAL TABLE vocabulary USING fts5vocab(originals, row)")
-                # An id is the session's ordinal * 2**32 + a number that counts up in the session.
-                fresh.all(
-                    "CREATE TABLE passages(id INTEGER PRIMARY KEY, key INTEGER NOT NULL,"
-                    " start INTEGER NOT NULL, sort INTEGER NOT NULL)"
-                )
-                fresh.all(
-                    "CREATE TABLE state(archive TEXT NOT NULL, format TEXT NOT NULL,"
-                    " filing INTEGER NOT NULL, token INTEGER NOT NULL, key INTEGER NOT NULL)"
-                )
-                fresh.all("INSERT INTO state VALUES (?, ?, 0, 0, -1)", (self._archive, FORMAT))
+            create_tables(fresh, self._archive)
         finally:
             fresh.close()
         move_file(beside, self.path)
@@ -327,9 +314,9 @@ class Index:
             raise KnowledgeError("corrupt", f"{self.path}: not the index of this archive")
 
     def _close_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = self._written = None
+        writer, self._writer, self._written = self._writer, None, None
+        if writer is not None:
+            writer.close()  # may fail where the disk does, and is not tried again
 
     def _batch(self) -> int | None:
         """Index the next records after the watermark; ``None`` when there are none."""
@@ -434,11 +421,6 @@ class Index:
         """Close the index's own connection."""
         with self._lock:
             self._close_writer()
-
-
-def ids_of(first: int, last: int) -> tuple[int, int]:
-    """The passages' ids that the sessions of two keys, and all between, may have."""
-    return first >> 32 << 32, last | 0xFFFFFFFF
 
 
 def _insert_words(writer: Connection, texts: dict[str, list[tuple[int, str]]]) -> None:

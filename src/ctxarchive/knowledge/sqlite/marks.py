@@ -11,6 +11,7 @@ from typing import Any, cast
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.records import SEQ_LIMIT, Mark, MarkName, source_label
 from ctxarchive.knowledge.sqlite.connection import Connection, Row, pack, unpack
+from ctxarchive.knowledge.sqlite.tombstones import Tombstones
 
 UNMARKED = "none"
 """What is stored where a session took away a mark that it had inherited."""
@@ -21,6 +22,7 @@ class Marks:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._tombstones = Tombstones(connection)
 
     def mark(
         self, session: str, seq: int, name: MarkName | None, by_seq: int | None
@@ -38,6 +40,7 @@ class Marks:
             row = self._session(session)
             if row is None:
                 raise KnowledgeError("missing", f"{label}: no such session in this archive")
+            self._tombstones.refuse(session, seq)
             before = self._in_force(session).get(seq)
             self._connection.all(
                 "INSERT OR REPLACE INTO marks(session, seq, mark, by_seq, at) VALUES (?, ?, ?, ?, ?)",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, cast
 
 from ctxarchive.errors import KnowledgeError
+from ctxarchive.knowledge.masking import equal_but_masked, events_equal_but_masked
 from ctxarchive.knowledge.records import (
     SEQ_LIMIT,
     TAKEN,
@@ -23,7 +24,10 @@ from ctxarchive.knowledge.records import (
     Renderer,
     source_label,
 )
+from ctxarchive.knowledge.sqlite.checksums import checksum
 from ctxarchive.knowledge.sqlite.connection import Connection, Row, Value, pack, unpack
+from ctxarchive.knowledge.sqlite.tallies import add_tallies, session_info
+from ctxarchive.knowledge.sqlite.tombstones import Tombstones
 from ctxarchive.knowledge.store import LayerInfo, PutResult, Scope, SessionInfo
 
 COLUMNS: Final = "key, layer, kind, role, time, chars, name, images, head, event"
@@ -56,6 +60,7 @@ class Records:
     def __init__(self, connection: Connection, render: Renderer) -> None:
         self.connection = connection
         self.render = render
+        self.tombstones = Tombstones(connection)
         self._sessions: dict[int, str] = {}
 
     # -- sessions
@@ -89,8 +94,10 @@ class Records:
         with self.connection.writing():
             ordinal = self._register(session)
             row = self.connection.one(
-                "SELECT parent, meta FROM sessions WHERE ordinal = ?", (ordinal,)
+                "SELECT parent, meta, purged FROM sessions WHERE ordinal = ?", (ordinal,)
             )
+            if row and row[2] is not None:
+                title, meta = None, None  # were purged, and do not come back
             if row and row[0] is not None and parent is not None and unpack(row[0]) != parent:
                 raise KnowledgeError(
                     "conflict",
@@ -117,7 +124,7 @@ class Records:
             "int",
             self.connection.value(
                 "INSERT INTO sessions(id, opened) VALUES (?, ?) RETURNING ordinal",
-                (pack(session), time.time_ns() // 1_000_000),
+                (pack(session), _now()),
             ),
         )
 
@@ -125,15 +132,22 @@ class Records:
         """See ``KnowledgeBase.sessions``."""
         with self.connection.reading():
             rows = self.connection.all(
-                "SELECT ordinal, id, title, parent, inherited_seq, meta, opened FROM sessions"
-                " ORDER BY ordinal"
+                "SELECT ordinal, id, title, parent, inherited_seq, meta, opened,"
+                " (SELECT count(*) FROM tombstones"
+                "  WHERE key BETWEEN ordinal << 32 AND (ordinal + 1 << 32) - 1)"
+                " FROM sessions ORDER BY ordinal"
+            )
+            filed: dict[int, int | None] = dict(
+                self.connection.all("SELECT first_key >> 32, max(at) FROM filings GROUP BY 1")
             )
             tallies = self.connection.all(
                 "SELECT session, layer, records, first_seq, last_seq, first_time, last_time"
                 " FROM tallies ORDER BY session"
             )
         by_session = {number: list(rows) for number, rows in groupby(tallies, lambda row: row[0])}
-        return tuple(_session_info(row, by_session.get(row[0], [])) for row in rows)
+        return tuple(
+            session_info(row, by_session.get(row[0], []), filed.get(row[0])) for row in rows
+        )
 
     def layers(self, session: str) -> dict[Layer, LayerInfo]:
         """See ``KnowledgeBase.layers``."""
@@ -161,13 +175,16 @@ class Records:
         if not given:
             return PutResult(added={}, already=0)
         with self.connection.writing():
-            fresh = self._new(self._keyed(given))
+            keyed = self._keyed(given)
+            new = self._new(keyed)
+            fresh = self._without_purged(new)
             for _, group in groupby(fresh, lambda filed: filed.key >> 32):
                 self._insert(list(group))
         added: dict[Layer, int] = {}
         for filed in fresh:
             added[filed.record.layer] = added.get(filed.record.layer, 0) + 1
-        return PutResult(added=added, already=len(given) - len(fresh))
+        purged = len(new) - len(fresh)
+        return PutResult(added=added, already=len(given) - len(new), purged=purged)
 
     def _keyed(self, records: list[Record]) -> list[_Filed]:
         """The records under their keys, in order, each once."""
@@ -177,7 +194,7 @@ class Records:
         for record in records:
             key = ordinals[record.session] << 32 | record.seq
             entry = _Filed(key, record, _columns(record))
-            if _content(filed.setdefault(key, entry).columns) != _content(entry.columns):
+            if not _equal(filed.setdefault(key, entry).columns, entry.columns):
                 raise self._conflict(record)
         return [filed[key] for key in sorted(filed)]
 
@@ -192,9 +209,17 @@ class Records:
             )
         }
         for each in filed:
-            if each.key in stored and _content(stored[each.key]) != _content(each.columns):
+            if each.key in stored and not _equal(stored[each.key], each.columns):
                 raise self._conflict(each.record)
         return [each for each in filed if each.key not in stored]
+
+    def _without_purged(self, filed: list[_Filed]) -> list[_Filed]:
+        """Those that were not purged, in their session or where it inherited them."""
+        purged: dict[str, set[int]] = {}
+        for session, group in groupby(filed, lambda each: each.record.session):
+            seqs = [each.record.seq for each in group]
+            purged[session] = self.tombstones.among(session, seqs)
+        return [each for each in filed if each.record.seq not in purged[each.record.session]]
 
     def _conflict(self, record: Record) -> KnowledgeError:
         label = source_label(record.session)
@@ -207,15 +232,19 @@ class Records:
     def _insert(self, filed: list[_Filed]) -> None:
         """Add new records of one session."""
         number = self.connection.value(
-            "INSERT INTO filings(token, first_key, last_key, records) VALUES (?, ?, ?, ?)"
+            "INSERT INTO filings(token, first_key, last_key, records, at) VALUES (?, ?, ?, ?, ?)"
             " RETURNING number",
-            (secrets.randbits(62), filed[0].key, filed[-1].key, len(filed)),
+            (secrets.randbits(62), filed[0].key, filed[-1].key, len(filed), _now()),
         )
         self.connection.many(
             f"INSERT INTO records(filing, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(number, each.key, *each.columns) for each in filed],
         )
-        self.connection.many(_ADD_TALLY, _tallies(filed))
+        self.connection.many(
+            "INSERT INTO checksums(key, sum) VALUES (?, ?)",
+            [(each.key, checksum(each.columns)) for each in filed],
+        )
+        add_tallies(self.connection, filed[0].key >> 32, [each.record for each in filed])
 
     # -- out
 
@@ -227,7 +256,10 @@ class Records:
         row = self.connection.one(
             f"SELECT {COLUMNS} FROM records WHERE key = ?", (ordinal << 32 | seq,)
         )
-        return self.record(row) if row else None
+        if row is None:
+            self.tombstones.refuse(session, seq)
+            return None
+        return self.record(row)
 
     def record(self, row: Row, *, lenient: bool = False) -> Record:
         """A record of a row of ``COLUMNS``.
@@ -310,7 +342,9 @@ class Records:
             (ordinal << 32, json.dumps([seq for seq in seqs if 0 <= seq < SEQ_LIMIT])),
         )
         filed = {key & SEQ_LIMIT - 1 for (key,) in rows}
-        return [seq for seq in seqs if seq not in filed]
+        rest = [seq for seq in seqs if seq not in filed]
+        purged = self.tombstones.among(session, rest) if rest else set()
+        return [seq for seq in rest if seq not in purged]
 
     def ranges(self, scope: Scope) -> list[KeyRange]:
         """The key ranges of a scope, ascending and apart; sessions not known have none."""
@@ -385,18 +419,9 @@ def conditions(
     return " AND ".join(terms), bindings
 
 
-_ADD_TALLY: Final = """
-INSERT INTO tallies VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET
-    records = records + excluded.records,
-    chars = chars + excluded.chars,
-    first_seq = min(first_seq, excluded.first_seq),
-    last_seq = max(last_seq, excluded.last_seq),
-    first_time = min(coalesce(first_time, excluded.first_time),
-                     coalesce(excluded.first_time, first_time)),
-    last_time = max(coalesce(last_time, excluded.last_time),
-                    coalesce(excluded.last_time, last_time))
-"""
+def _now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def _columns(record: Record) -> tuple[Value, ...]:
@@ -414,45 +439,13 @@ def _columns(record: Record) -> tuple[Value, ...]:
     )
 
 
-def _content(columns: Row) -> tuple[Value, ...]:
-    """What makes two records equal: head and event.
+def _equal(first: Row, second: Row) -> bool:
+    """Whether two records are equal: in head and event, save what is masked in one of them.
 
     The rest is derived from them, by other rules in another version perhaps; what was filed first
     stands.
     """
-    return tuple(columns[-2:])
-
-
-def _tallies(filed: list[_Filed]) -> Iterator[tuple[Value, ...]]:
-    for layer in sorted({each.record.layer for each in filed}):
-        of_layer = [each.record for each in filed if each.record.layer == layer]
-        times = [record.time for record in of_layer if record.time is not None]
-        yield (
-            filed[0].key >> 32,
-            layer,
-            len(of_layer),
-            sum(len(record.text) for record in of_layer),
-            of_layer[0].seq,
-            of_layer[-1].seq,
-            min(times, default=None),
-            max(times, default=None),
-        )
-
-
-def _session_info(row: Row, tallies: list[Row]) -> SessionInfo:
-    _, session, title, parent, inherited_seq, meta, opened = row
-    first_times = [tally[5] for tally in tallies if tally[5] is not None]
-    last_times = [tally[6] for tally in tallies if tally[6] is not None]
-    return SessionInfo(
-        session=unpack(session),
-        title=None if title is None else unpack(title),
-        records={cast("Layer", tally[1]): tally[2] for tally in tallies},
-        first_seq=min((tally[3] for tally in tallies), default=None),
-        last_seq=max((tally[4] for tally in tallies), default=None),
-        first_time=min(first_times, default=None),
-        last_time=max(last_times, default=None),
-        parent=None if parent is None else unpack(parent),
-        inherited_seq=inherited_seq,
-        opened=opened,
-        meta=json.loads(meta),
-    )
+    if first[-2:] == second[-2:]:
+        return True
+    head, event, other_head, other_event = map(unpack, (*first[-2:], *second[-2:]))
+    return equal_but_masked(head, other_head) and events_equal_but_masked(event, other_event)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ctxarchive.errors import KnowledgeError
+from ctxarchive.knowledge.sqlite.checksums import checksum
 from ctxarchive.knowledge.sqlite.connection import Connection, Mode, create_file
 
 APPLICATION_ID: Final = 0x63747861
@@ -21,6 +22,9 @@ APPLICATION_ID: Final = 0x63747861
 
 _SMALLEST: Final = 512
 """Bytes of the smallest page; no database is smaller."""
+
+_STEP: Final = 500
+"""Records that a migration reads at once."""
 
 Migration = Callable[[Connection], None]
 
@@ -192,5 +196,45 @@ def add_marks(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (create_tables, add_marks)
+def add_purges(connection: Connection) -> None:
+    """What was purged and when, whether its bytes are gone, and when something was filed."""
+    connection.all(
+        """
+        CREATE TABLE tombstones(
+            key INTEGER PRIMARY KEY,
+            layer TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            reason TEXT NOT NULL,
+            at INTEGER NOT NULL
+        );
+        CREATE TABLE purges(
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            reason TEXT NOT NULL,
+            records INTEGER NOT NULL,
+            at INTEGER NOT NULL,
+            scrubbed INTEGER NOT NULL
+        );
+        ALTER TABLE sessions ADD COLUMN purged INTEGER;
+        ALTER TABLE filings ADD COLUMN at INTEGER;
+        """
+    )
+
+
+def add_checksums(connection: Connection) -> None:
+    """A number for each record, beside the records: those that are there are not written again."""
+    connection.all("CREATE TABLE checksums(key INTEGER PRIMARY KEY, sum INTEGER NOT NULL)")
+    key = -1
+    while rows := connection.all(
+        "SELECT key, layer, kind, role, time, chars, name, images, head, event FROM records"
+        f" WHERE key > ? ORDER BY key LIMIT {_STEP}",
+        (key,),
+    ):
+        connection.many(
+            "INSERT INTO checksums(key, sum) VALUES (?, ?)",
+            [(row[0], checksum(row[1:])) for row in rows],
+        )
+        key = rows[-1][0]
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (create_tables, add_marks, add_purges, add_checksums)
 """In order; a file's ``user_version`` is how many of them it has seen. Never change one: add one."""

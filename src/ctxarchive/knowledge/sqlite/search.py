@@ -70,16 +70,19 @@ class Searcher:
             required = (*parsed.phrases, *parsed.signs)
             if hits := self._hits(question, self._candidates.strict(question), required):
                 return "strict", hits
+        if question.request.loosest == "strict":
+            return "none", []
         # A single chunk that is no word of the archive is more likely a part of one than several.
+        widely = question.request.loosest == "substring"
         single = len(parsed.needles) == 1
-        if single and (hits := self._substrings(question)):
+        if widely and single and (hits := self._substrings(question)):
             return "substring", hits
         loose = self._corrected(question)
         if len(loose.parsed.loose) > 1 or any(term.phrases > 1 for term in loose.parsed.loose):
             question.tried.append(f"any: one or more of {len(loose.parsed.loose)}")
             if hits := self._hits(loose, self._candidates.loose(loose), parsed.phrases):
                 return "any", hits
-        if not single and (hits := self._substrings(question)):
+        if widely and not single and (hits := self._substrings(question)):
             return "substring", hits
         return "none", []
 

@@ -9,23 +9,38 @@ from typing import Any, Final, Self
 
 from ctxarchive.errors import KnowledgeError
 from ctxarchive.knowledge.records import Layer, Mark, MarkName, Record, Renderer
-from ctxarchive.knowledge.sqlite.connection import Connection, Mode
+from ctxarchive.knowledge.semantic import SemanticModel
+from ctxarchive.knowledge.sqlite.connection import (
+    Connection,
+    Mode,
+    create_file,
+    move_file,
+    remove_file,
+)
 from ctxarchive.knowledge.sqlite.index import Index
 from ctxarchive.knowledge.sqlite.marks import Marks
+from ctxarchive.knowledge.sqlite.meaning import Meaning
+from ctxarchive.knowledge.sqlite.mentions import mentions
+from ctxarchive.knowledge.sqlite.purge import Purging
 from ctxarchive.knowledge.sqlite.records import Records
 from ctxarchive.knowledge.sqlite.schema import open_records
 from ctxarchive.knowledge.sqlite.search import Searcher
+from ctxarchive.knowledge.sqlite.tables import Tables
+from ctxarchive.knowledge.sqlite.vectors import Vectors
 from ctxarchive.knowledge.sqlite.verify import verify
 from ctxarchive.knowledge.store import (
     Finding,
     KnowledgeBase,
     LayerInfo,
+    PurgeResult,
     PutResult,
     Scope,
     SearchAnswer,
     SearchRequest,
+    Selection,
     SessionInfo,
     Stats,
+    Tombstone,
 )
 
 UNINDEXED_SCAN: Final = 2_000
@@ -39,7 +54,13 @@ class SqliteKnowledgeBase(KnowledgeBase):
     """
 
     def __init__(
-        self, connection: Connection, *, render: Renderer, mode: Mode, busy_timeout_ms: int
+        self,
+        connection: Connection,
+        *,
+        render: Renderer,
+        mode: Mode,
+        busy_timeout_ms: int,
+        semantic: SemanticModel | None = None,
     ) -> None:
         self.path = connection.path
         self._connection = connection
@@ -48,7 +69,12 @@ class SqliteKnowledgeBase(KnowledgeBase):
         self._records = Records(connection, render)
         self._marks = Marks(connection)
         self._index = Index(self._records, mode=mode, busy_timeout_ms=busy_timeout_ms)
+        self._purging = Purging(self._records, self._index)
         self._searcher = Searcher(self._records, self._index)
+        self._meaning: Meaning | None = None
+        if semantic is not None:
+            vectors = Vectors(self._records, semantic, mode=mode, busy_timeout_ms=busy_timeout_ms)
+            self._meaning = Meaning(self._records, vectors, semantic)
 
     @classmethod
     def open(
@@ -59,6 +85,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
         mode: Mode = "rw",
         create: bool = True,
         busy_timeout_ms: int = 5_000,
+        semantic: SemanticModel | None = None,
     ) -> Self:
         """Open an archive; a new one is made, for its owner only, where the mode allows it.
 
@@ -68,6 +95,8 @@ class SqliteKnowledgeBase(KnowledgeBase):
             mode: ``ro`` never writes, not even the index.
             create: whether to make an archive where there is none.
             busy_timeout_ms: how long to wait for another writer.
+            semantic: searches by meaning too, where given; its vectors lie beside the archive as
+                ``<name>.vectors.db``, made when a search first needs them.
 
         Raises:
             KnowledgeError: ``missing``, ``foreign`` (the file is then left as it was), ``newer``,
@@ -77,7 +106,13 @@ class SqliteKnowledgeBase(KnowledgeBase):
             Path(path).absolute(), mode=mode, create=create, busy_timeout_ms=busy_timeout_ms
         )
         try:
-            return cls(connection, render=render, mode=mode, busy_timeout_ms=busy_timeout_ms)
+            return cls(
+                connection,
+                render=render,
+                mode=mode,
+                busy_timeout_ms=busy_timeout_ms,
+                semantic=semantic,
+            )
         except BaseException:
             connection.close()
             raise
@@ -125,6 +160,11 @@ class SqliteKnowledgeBase(KnowledgeBase):
         return self._marks.marks(session)
 
     def search(self, request: SearchRequest) -> SearchAnswer:  # noqa: D102
+        if self._meaning is not None:
+            return self._meaning.search(request, self._by_words)
+        return self._by_words(request)
+
+    def _by_words(self, request: SearchRequest) -> SearchAnswer:
         if self._mode == "rw" and self._lag() > UNINDEXED_SCAN:
             self._index.index_pending()
         try:
@@ -138,6 +178,9 @@ class SqliteKnowledgeBase(KnowledgeBase):
             else:
                 self._index.distrust()
             return self._searcher.search(request)
+
+    def mentions(self, text: str, scope: Scope, limit: int) -> list[tuple[str, int]]:  # noqa: D102
+        return mentions(self._records, text, scope, limit)
 
     def index_pending(self) -> int:  # noqa: D102
         return self._index.index_pending()
@@ -166,6 +209,60 @@ class SqliteKnowledgeBase(KnowledgeBase):
 
     def rebuild(self) -> int:  # noqa: D102
         return self._index.rebuild()
+
+    def purge(self, selection: Selection, *, dry_run: bool = False) -> PurgeResult:  # noqa: D102
+        if not dry_run:
+            self._may_write()
+        return self._purging.purge(selection, dry_run=dry_run)
+
+    def purged(self, session: str) -> Mapping[int, Tombstone]:  # noqa: D102
+        return self._records.tombstones.of(session)
+
+    def optimize(self) -> bool:
+        """Write both files anew, as small as they can be, and finish a purge that was broken off.
+
+        It takes as much free space as the files have, and other writers wait for as long as it takes.
+
+        Returns:
+            Whether nothing is left of what was deleted; it is where another process reads all the
+            time that a writer waits.
+
+        Raises:
+            KnowledgeError: ``read-only``, ``locked``, ``full``.
+        """
+        self._may_write()
+        return self._purging.scrub()
+
+    def backup(self, target: str | os.PathLike[str]) -> None:
+        """Copy the records into a new file, as they are at one moment, while others read and write.
+
+        The index is not copied: the copy makes its own. A backup holds what is purged later.
+
+        Args:
+            target: a file that is not there yet; it is for its owner only.
+
+        Raises:
+            KnowledgeError: ``storage`` where there is such a file; ``missing``, ``read-only``,
+                ``full``.
+        """
+        path = Path(target).absolute()
+        if path.exists():
+            raise KnowledgeError("storage", f"{path}: is there already; name a new file")
+        beside = path.with_name(f"{path.name}.part")
+        remove_file(beside)
+        create_file(beside)
+        try:
+            self._connection.copy_to(beside)
+            move_file(beside, path)
+        finally:
+            remove_file(beside)
+
+    def tables(self) -> Tables:
+        """The tables, as ``sqlite_utils.Database`` takes them: to look, and for tables of one's own.
+
+        Never open the file by its name with sqlite-utils in a process that has the archive open.
+        """
+        return Tables(self._connection)
 
     def close(self) -> None:  # noqa: D102
         if self._closed:

@@ -11,10 +11,12 @@ from ctxarchive.knowledge.folding import fold
 from ctxarchive.knowledge.passages import passages
 from ctxarchive.knowledge.query import Document
 from ctxarchive.knowledge.records import KINDS, LAYERS, SEQ_LIMIT
+from ctxarchive.knowledge.sqlite.checksums import checksum
 from ctxarchive.knowledge.sqlite.connection import Row, unpack
-from ctxarchive.knowledge.sqlite.index import TABLES, Index, ids_of, strays, table_of
-from ctxarchive.knowledge.sqlite.records import Records
-from ctxarchive.knowledge.sqlite.vocabulary import varints
+from ctxarchive.knowledge.sqlite.index import Index
+from ctxarchive.knowledge.sqlite.layout import TABLES, ids_of, strays, table_of, varints
+from ctxarchive.knowledge.sqlite.records import COLUMNS, Records
+from ctxarchive.knowledge.sqlite.tallies import COUNTED
 from ctxarchive.knowledge.store import Finding
 
 _STEP: Final = 500
@@ -25,9 +27,10 @@ def verify(records: Records, index: Index) -> list[Finding]:
     """Check both files.
 
     Codes: ``records-damaged`` and ``index-damaged`` (SQLite's own check), ``session`` (records of
-    an unknown session), ``tally`` (a count is wrong), ``filing`` (a filing lacks records), ``json``
-    and ``text`` (a record cannot be read as it was filed),
-    ``unindexed``, ``stray`` and ``stale`` (a record that the index lacks, has too much, or holds
+    an unknown session), ``tally`` (a count is wrong), ``filing`` (a filing lacks records),
+    ``checksum`` (a record is not what was filed), ``json`` and ``text`` (it cannot be read as it was
+    filed), ``tombstone`` (a purged record that is there all the same), ``purge`` (one that was broken
+    off: what it deleted is still in the files), ``unindexed``, ``stray`` and ``stale`` (a record that the index lacks, has too much, or holds
     with another text).
     """
     findings: list[Finding] = []
@@ -41,6 +44,7 @@ def verify(records: Records, index: Index) -> list[Finding]:
             try:
                 findings.extend(_integrity(records, "main", "records-damaged"))
                 findings.extend(_counts(records))
+                findings.extend(_purges(records))
                 findings.extend(_each_record(records))
             except KnowledgeError as error:
                 if error.code != "corrupt":
@@ -76,10 +80,7 @@ def _counts(records: Records) -> Iterator[Finding]:
         "SELECT DISTINCT key >> 32 FROM records EXCEPT SELECT ordinal FROM sessions"
     ):
         yield Finding(code="session", message=f"records of a session {ordinal} that is not known")
-    counted = (
-        "SELECT key >> 32, layer, count(*), sum(chars), min(key & 4294967295),"
-        " max(key & 4294967295), min(time), max(time) FROM records GROUP BY 1, 2"
-    )
+    counted = f"{COUNTED} GROUP BY 1, 2"
     for first, second in ((counted, "tallies"), ("SELECT * FROM tallies", f"({counted})")):
         for row in connection.all(f"SELECT * FROM ({first} EXCEPT SELECT * FROM {second})"):
             yield Finding(
@@ -93,6 +94,26 @@ def _counts(records: Records) -> Iterator[Finding]:
         " GROUP BY f.number HAVING f.records <> count(r.key)"
     ):
         yield Finding(code="filing", message=f"filing {number}: {held} of {noted} records")
+
+
+def _purges(records: Records) -> Iterator[Finding]:
+    connection = records.connection
+    for number, count in connection.all(
+        "SELECT number, records FROM purges WHERE scrubbed = 0 ORDER BY number"
+    ):
+        yield Finding(
+            code="purge",
+            message=f"purge {number} was broken off: what was in {count} records is still in the"
+            " files until optimize has run",
+        )
+    for (key,) in connection.all("SELECT key FROM tombstones INTERSECT SELECT key FROM records"):
+        session, seq = records.session(key >> 32), key & SEQ_LIMIT - 1
+        yield Finding(code="tombstone", message="purged, and yet filed", session=session, seq=seq)
+    for (key,) in connection.all("SELECT key FROM checksums EXCEPT SELECT key FROM records"):
+        yield Finding(
+            code="checksum",
+            message=f"of seq {key & SEQ_LIMIT - 1} of session {key >> 32}, which is not filed",
+        )
 
 
 def _strays(records: Records, index: Index) -> Iterator[Finding]:
@@ -109,7 +130,20 @@ def _strays(records: Records, index: Index) -> Iterator[Finding]:
 
 def _each_record(records: Records) -> Iterator[Finding]:
     for rows in _steps(records):
+        sums: dict[int, int] = dict(
+            records.connection.all(
+                "SELECT key, sum FROM main.checksums WHERE key BETWEEN ? AND ?",
+                (rows[0][0], rows[-1][0]),
+            )
+        )
         for row in rows:
+            if sums.get(row[0]) != checksum(row[1:10]):
+                yield Finding(
+                    code="checksum",
+                    message="is not what was filed",
+                    session=records.session(row[0] >> 32),
+                    seq=row[0] & SEQ_LIMIT - 1,
+                )
             yield from _one(records, row)
 
 
@@ -122,7 +156,7 @@ def _each_indexed(records: Records, index: Index) -> Iterator[Finding]:
         sizes = _sizes(records, rows)
         for row in rows:
             waits = any(
-                filing == row[4] and first <= row[0] <= last for filing, first, last in pending
+                filing == row[10] and first <= row[0] <= last for filing, first, last in pending
             )
             if not waits:
                 yield from _indexed(records, index, row, sizes)
@@ -131,8 +165,7 @@ def _each_indexed(records: Records, index: Index) -> Iterator[Finding]:
 def _steps(records: Records) -> Iterator[list[Row]]:
     key = -1
     while rows := records.connection.all(
-        "SELECT key, kind, layer, chars, filing, head, event FROM main.records"
-        f" WHERE key > ? ORDER BY key LIMIT {_STEP}",
+        f"SELECT {COLUMNS}, filing FROM main.records WHERE key > ? ORDER BY key LIMIT {_STEP}",
         (key,),
     ):
         yield rows
@@ -140,7 +173,7 @@ def _steps(records: Records) -> Iterator[list[Row]]:
 
 
 def _one(records: Records, row: Row) -> Iterator[Finding]:
-    key, kind, layer, chars, _, head, event = row
+    key, layer, kind, _, _, chars, _, _, head, event, _ = row
     session, seq = records.session(key >> 32), key & SEQ_LIMIT - 1
     if kind not in KINDS or layer not in LAYERS:
         yield Finding(
@@ -182,7 +215,7 @@ def _sizes(records: Records, rows: list[Row]) -> dict[tuple[str, int], int]:
 def _indexed(
     records: Records, index: Index, row: Row, sizes: dict[tuple[str, int], int]
 ) -> Iterator[Finding]:
-    key, kind, _, _, _, head, event = row
+    key, _, kind, _, _, _, _, _, head, event, _ = row
     session, seq = records.session(key >> 32), key & SEQ_LIMIT - 1
     held = sizes.get((table_of(kind), key))
     if held is None:
