@@ -40,9 +40,9 @@ PREFIX = "CTXARCHIVE_"
 """What every environment variable begins with; sections and keys are joined by two underscores,
 e.g. ``CTXARCHIVE_COMPACTION__THRESHOLD_RATIO``."""
 
-NO_SETTINGS = frozenset({"CTXARCHIVE_LOGS", "CTXARCHIVE_TRACEBACK"})
-"""Variables of ours that are not settings: the folder of real logs for our tests, and whether the
-command line shows where an unexpected error was raised."""
+NO_SETTINGS = frozenset({"CTXARCHIVE_CHROMIUM", "CTXARCHIVE_LOGS", "CTXARCHIVE_TRACEBACK"})
+"""Variables of ours that are not settings: the browser and the folder of real logs for our tests, and
+whether the command line shows where an unexpected error was raised."""
 
 _JOINT = "__"
 _DEFAULT = "default"

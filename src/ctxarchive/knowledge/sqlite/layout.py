@@ -50,18 +50,6 @@ def ids_of(first: int, last: int) -> tuple[int, int]:
     return first >> 32 << 32, last | 0xFFFFFFFF
 
 
-def varints(packed: bytes) -> list[int]:
-    """SQLite's variable-length integers in a row (https://sqlite.org/fileformat2.html)."""
-    found = []
-    value = 0
-    for byte in packed:
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:
-            found.append(value)
-            value = 0
-    return found
-
-
 def create_tables(connection: Connection, archive: str) -> None:
     """Make the tables of an empty index.
 

@@ -14,9 +14,10 @@ from ctxarchive.knowledge.records import KINDS, LAYERS, SEQ_LIMIT
 from ctxarchive.knowledge.sqlite.checksums import checksum
 from ctxarchive.knowledge.sqlite.connection import Row, unpack
 from ctxarchive.knowledge.sqlite.index import Index
-from ctxarchive.knowledge.sqlite.layout import TABLES, ids_of, strays, table_of, varints
+from ctxarchive.knowledge.sqlite.layout import TABLES, ids_of, strays, table_of
 from ctxarchive.knowledge.sqlite.records import COLUMNS, Records
 from ctxarchive.knowledge.sqlite.tallies import COUNTED
+from ctxarchive.knowledge.sqlite.vocabulary import varints
 from ctxarchive.knowledge.store import Finding
 
 _STEP: Final = 500

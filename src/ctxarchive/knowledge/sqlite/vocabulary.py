@@ -9,7 +9,6 @@ from typing import Final
 
 from ctxarchive.knowledge.spelling import SAME
 from ctxarchive.knowledge.sqlite.connection import Connection
-from ctxarchive.knowledge.sqlite.layout import varints
 
 _WORDS: Final = 5_000
 """At most so many words are looked at, or remembered."""
@@ -67,3 +66,15 @@ class Vocabulary:
             )
             found.extend((term, held) for term, held in rows)
         return found
+
+
+def varints(packed: bytes) -> list[int]:
+    """SQLite's variable-length integers in a row (https://sqlite.org/fileformat2.html)."""
+    found = []
+    value = 0
+    for byte in packed:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            found.append(value)
+            value = 0
+    return found
