@@ -6,7 +6,7 @@ One run builds the archive and, of the same texts, an FTS5 table ranked by ``bm2
 (where that package is installed) and a JSONL file for grep, and asks all of them the same queries.
 Times are processor time of this process, which another program's work does not lengthen by waiting;
 grep and context-mode are other programs, so theirs are elapsed time. Agreement is the share of the
-ten best by full ``bm25()`` that are among our ten best.
+ten best by full ``bm25()`` that are among our ten best, when only BM25 counts in our score.
 
 context-mode (a package of npm) runs as it comes: COMMAND starts its server, which is asked through
 its tools; it is given the first 10,000 records at most.
@@ -30,6 +30,7 @@ from typing import IO, Any, cast
 
 import apsw
 
+from ctxarchive.knowledge.ranking import Weights
 from ctxarchive.knowledge.records import LAYERS, Record, SourceRef
 from ctxarchive.knowledge.sqlite import SqliteKnowledgeBase
 from ctxarchive.knowledge.store import Scope, SearchRequest
@@ -75,7 +76,7 @@ class Corpus:
     def queries(self) -> dict[str, list[str]]:
         """What is asked, by class."""
         source = random.Random(7)  # noqa: S311
-        some = [word for word in self.words if word.isalpha()]
+        some = [word for word in self.words if word.isalpha() and word.islower()]
 
         def of(first: int, last: int) -> str:
             return some[source.randrange(first, min(last, len(some)))]
@@ -161,6 +162,21 @@ def fts5(folder: Path, corpus: Corpus) -> Ask:
             "SELECT rowid FROM t WHERE t MATCH ? ORDER BY bm25(t) LIMIT 10", (match,)
         )
         return [number for (number,) in rows]
+
+    return ask
+
+
+def by_bm25(index: Path) -> Ask:
+    """Our own index, all of it ranked by ``bm25()``: what a choice of candidates may not lose."""
+    base = apsw.Connection(str(index), flags=apsw.SQLITE_OPEN_READONLY)
+
+    def ask(query: str) -> list[int]:
+        rows = base.execute(
+            "SELECT p.key FROM originals JOIN passages AS p ON p.id = originals.rowid"
+            " WHERE originals MATCH ? ORDER BY bm25(originals) LIMIT 10",
+            (" OR ".join(f'"{word}"' for word in query.split()),),
+        )
+        return [((key >> 32) - 1) * SESSION + (key & 0xFFFFFFFF) for (key,) in rows]
 
     return ask
 
@@ -260,7 +276,9 @@ def times(ask: Ask, queries: Sequence[str], clock: Callable[[], float]) -> list[
     return measured
 
 
-def run(total: int, peers: Sequence[str], command: str | None) -> dict[str, Any]:
+def run(
+    total: int, peers: Sequence[str], command: str | None, *, agreement: bool
+) -> dict[str, Any]:
     """Build and ask at one size."""
     corpus = Corpus(total)
     queries = corpus.queries()
@@ -311,12 +329,18 @@ def run(total: int, peers: Sequence[str], command: str | None) -> dict[str, Any]
             for _ in range(500)
         ]
         report["ms"]["get"] = {"ctxarchive": quantiles(gets)}
-        if "fts5" in engines:
-            best, full = engines["ctxarchive"][0], engines["fts5"][0]
+        if agreement:
+            plain = Weights(newest=0, elsewhere=0, exact=0)
+            bm25 = SqliteKnowledgeBase.open(
+                folder / "a.db", render=render, mode="ro", weights=plain
+            )
+            best, full = ours(bm25, Scope), by_bm25(folder / "a.search.db")
             shared = [
-                len(set(best(query)) & set(full(query))) / 10
+                len(set(found) & set(full(query))) / 10
                 for query in queries["five, one common"]
+                if len(found := best(query)) == 10  # fewer: records that hold all the words
             ]
+            bm25.close()
             report["agreement"] = round(statistics.mean(shared), 3)
         stats = archive.stats()
         report["bytes_per_text"] = round((stats.record_bytes + stats.index_bytes) / stats.chars, 2)
@@ -358,11 +382,12 @@ def main() -> None:
     parser.add_argument("records", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--peers", default="fts5,tantivy,grep")
     parser.add_argument("--context-mode", dest="command")
+    parser.add_argument("--no-agreement", action="store_true")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     peers = [name for name in given.peers.split(",") if name]
     for total in given.records:
-        report = run(total, peers, given.command)
+        report = run(total, peers, given.command, agreement=not given.no_agreement)
         if given.json:
             print(json.dumps(report))
         else:

@@ -15,8 +15,6 @@ _VOWELS: Final = "aeiou"
 _ENDINGS: Final = (
     "ations",
     "ation",
-    "ions",
-    "ion",
     "ings",
     "ing",
     "ies",

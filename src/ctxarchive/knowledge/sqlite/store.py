@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from ctxarchive.errors import KnowledgeError
+from ctxarchive.knowledge.ranking import WEIGHTS, Weights
 from ctxarchive.knowledge.records import Layer, Mark, MarkName, Record, Renderer
 from ctxarchive.knowledge.semantic import SemanticModel
 from ctxarchive.knowledge.sqlite.connection import (
@@ -61,6 +62,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
         mode: Mode,
         busy_timeout_ms: int,
         semantic: SemanticModel | None = None,
+        weights: Weights = WEIGHTS,
     ) -> None:
         self.path = connection.path
         self._connection = connection
@@ -70,7 +72,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
         self._marks = Marks(connection)
         self._index = Index(self._records, mode=mode, busy_timeout_ms=busy_timeout_ms)
         self._purging = Purging(self._records, self._index)
-        self._searcher = Searcher(self._records, self._index)
+        self._searcher = Searcher(self._records, self._index, weights)
         self._meaning: Meaning | None = None
         if semantic is not None:
             vectors = Vectors(self._records, semantic, mode=mode, busy_timeout_ms=busy_timeout_ms)
@@ -86,6 +88,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
         create: bool = True,
         busy_timeout_ms: int = 5_000,
         semantic: SemanticModel | None = None,
+        weights: Weights = WEIGHTS,
     ) -> Self:
         """Open an archive; a new one is made, for its owner only, where the mode allows it.
 
@@ -97,6 +100,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
             busy_timeout_ms: how long to wait for another writer.
             semantic: searches by meaning too, where given; its vectors lie beside the archive as
                 ``<name>.vectors.db``, made when a search first needs them.
+            weights: what a hit's score is made of.
 
         Raises:
             KnowledgeError: ``missing``, ``foreign`` (the file is then left as it was), ``newer``,
@@ -112,6 +116,7 @@ class SqliteKnowledgeBase(KnowledgeBase):
                 mode=mode,
                 busy_timeout_ms=busy_timeout_ms,
                 semantic=semantic,
+                weights=weights,
             )
         except BaseException:
             connection.close()
