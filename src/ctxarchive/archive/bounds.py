@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ctxarchive.archive.quotes import quotes_of
 from ctxarchive.archive.transcript import Entry
 
-RULE_SHARE, NEWEST_SHARE = 0.25, 0.125
+RULE_SHARE, NEWEST_SHARE = 0.35, 0.125
 """Shares of a bound that rules and the newest message may take from the anchors; pinned messages
 may take more."""
 
