@@ -209,6 +209,27 @@ def test_a_checkpoint_outside_any_compaction_is_found() -> None:
     assert rules(session) == ["metering", "checkpoint"]
 
 
+def test_a_checkpoint_that_replaces_nothing_is_found() -> None:
+    session = conversation()
+    whole(session)
+    source = {"kind": "compact-checkpoint", "compactionId": "c"}
+    content = [{"type": "text", "text": "s"}]
+    message = {"role": "user", "content": content, "source": source}
+    session.append("user/message", message, surface_op="append")
+    assert rules(session) == ["checkpoint"]
+
+
+def test_a_checkpoint_that_a_prune_prices_is_found() -> None:
+    session = conversation()
+    start(session)
+    run = summary(session)
+    price = {"shadowedRange": {"start": run[0], "end": run[-1]}, "shadowedSeqs": list(run)}
+    session.append("compaction/prune", {**price, "shadowedTokenCount": 5})
+    checkpoint(session, run)
+    end(session)
+    assert rules(session) == ["metering"]
+
+
 def test_a_replacement_that_does_not_directly_follow_its_price_is_found() -> None:
     session = conversation()
     start(session)

@@ -152,6 +152,8 @@ def _look(trace: _Trace, event: Event) -> None:
         _priced(trace, event)
     if isinstance(event.surface_op, Replace):
         _replacement(trace, event, event.surface_op)
+    elif isinstance(event, UserMessage) and event.is_checkpoint:
+        trace.fail(event, "checkpoint", "stands beside what it condenses, and replaces nothing")
 
 
 def _boundary(trace: _Trace, event: TurnStart | TurnEnd) -> None:
@@ -252,6 +254,8 @@ def _checkpoint(trace: _Trace, event: UserMessage) -> None:
         trace.fail(event, "checkpoint", "no compaction is open")
         return
     trace.open.replaced = True
+    if isinstance(trace.before, CompactionPrune):
+        trace.fail(event, "metering", "priced by a prune, and not by its own summary")
     start, source = trace.open.start.data, event.data.source
     named: object
     command: object
