@@ -157,10 +157,12 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[ctxarchive.backends]\nother = other_backend:make\nbroken = other_backend:nothing\n"
+        "value = other_backend:VALUE\nraises = raising_backend:make\n"
     )
+    (site / "raising_backend.py").write_text("raise RuntimeError('no licence:\\nbuy one')\n")
     (site / "other_backend.py").write_text(
         "from ctxarchive.compaction.basic import BasicCompactionEngine\n"
-        "from ctxarchive.config.mounting import Mount\n\n\n"
+        "from ctxarchive.config.mounting import Mount\n\nVALUE = 3\n\n\n"
         "class Other(BasicCompactionEngine):\n    pass\n\n\n"
         "def make(request):\n    return Mount(engine=Other(**request.engine_options()))\n"
     )
@@ -183,6 +185,35 @@ async def test_a_backend_of_another_package_is_mounted_by_its_entry_points_name(
 def test_a_backend_that_cannot_be_loaded_is_an_error_that_names_it(settings: Settings) -> None:
     with pytest.raises(ConfigError, match="backend: 'broken' cannot be loaded"):
         mount(settings.model_copy(update={"backend": "broken"}))
+
+
+@pytest.mark.usefixtures("other_package")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("raises", "no licence: buy one"), ("value", "other_backend:VALUE is no function")],
+)
+def test_whatever_another_packages_module_does_the_error_names_the_backend(
+    settings: Settings, name: str, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^backend: '{name}' cannot be loaded: {told}$"):
+        mount(settings.model_copy(update={"backend": name}))
+
+
+def test_an_archive_whose_folder_cannot_be_made_is_an_error_that_names_it(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    beneath = tmp_path / "file" / "a.db"
+    with pytest.raises(ConfigError, match="^archive: .*file: "):
+        mount(settings.model_copy(update={"archive": beneath}))
+
+
+def test_a_mount_that_is_refused_leaves_no_archive_behind(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="redact_patterns"):
+        mount(settings.model_copy(update={"redact_patterns": ("(",)}))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_backend_that_is_not_registered_is_refused_at_load() -> None:

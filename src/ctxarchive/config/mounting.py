@@ -122,20 +122,25 @@ def archive(request: Request) -> Mount:
     """Files what disappears in ``settings.archive``, and gives each session its search tool.
 
     Raises:
-        ConfigError: when no archive is named, or ``semantic`` is set without its extra.
+        ConfigError: when no archive is named or its folder cannot be made, or ``semantic`` or
+            ``redact`` is set without its extra.
         KnowledgeError: when it cannot be opened.
     """
     path = request.settings.archive
     if path is None:
         raise ConfigError('archive: name a file, or mount backend = "basic"')
-    path.parent.mkdir(parents=True, exist_ok=True)
+    redactor = redactor_of(request.settings)  # before anything is opened or made
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"archive: {path.parent}: {error.strerror or error}") from error
     opened = ExitStack()
     semantic = _semantic() if request.settings.semantic else None
     knowledge: KnowledgeBase = opened.enter_context(open_archive(path, semantic=semantic))
     engine = ArchiveCompactionEngine(
         knowledge,
         transcript=request.settings.transcript,
-        redactor=redactor_of(request.settings),
+        redactor=redactor,
         **request.engine_options(),
     )
 
@@ -216,7 +221,12 @@ def backend_named(name: str) -> Backend:
         if entry.name == name:
             try:
                 loaded: Backend = entry.load()
-            except (ImportError, AttributeError) as error:
-                raise ConfigError(f"backend: {name!r} cannot be loaded: {error}") from error
+            except Exception as error:  # another's module may raise anything
+                told = " ".join(str(error).split()) or type(error).__name__
+                raise ConfigError(f"backend: {name!r} cannot be loaded: {told}") from error
+            if not callable(loaded):
+                raise ConfigError(
+                    f"backend: {name!r} cannot be loaded: {entry.value} is no function"
+                )
             return loaded
     raise ConfigError(f"backend: {name!r} is none of {', '.join(backend_names())}")
