@@ -82,6 +82,8 @@ class Turns:
         self._tools = {tool.name: tool for tool in self.tools}
         source = self.model.capacity if isinstance(self.model, CapacityModel) else None
         self._capacities = Capacities(source)
+        self._learned: Routing | None = None
+        """Where requests went when a capacity was last asked for."""
 
     async def run(self, prompt: UserMessageData, stoppable: Stoppable) -> Exception | None:
         """Run one turn to its end; returns why it failed, ``None`` where it did not."""
@@ -152,10 +154,14 @@ class Turns:
             self._session.append("user/message", waiting.popleft(), surface_op="append")
 
     async def _learn_capacity(self) -> None:
-        options = self.agent.options
-        if options.context_window is None:
-            window = await self._capacities.ask(options.provider, options.model)
-            self.agent.options = replace(options, context_window=window)
+        options, learned = self.agent.options, self._learned
+        target = (options.provider, options.model)
+        # A host that goes on with `replace(agent.options, model=…)` copies what was learned here.
+        copied = learned is not None and options.context_window == learned.context_window
+        other = learned is not None and target != (learned.provider, learned.model)
+        if options.context_window is None or (copied and other):
+            window = await self._capacities.ask(*target)
+            self.agent.options = self._learned = replace(options, context_window=window)
 
     async def _ask(self) -> ModelAnswer:
         """The model's answer; a failed request is tried again as long as a hook made progress."""

@@ -30,7 +30,7 @@ class CapacityModel(Protocol):
 
 
 class Capacities:
-    """What each target can hold, asked once.
+    """What each target can hold, asked until there is an answer.
 
     Args:
         source: who is asked; ``None`` knows of no target.
@@ -39,6 +39,7 @@ class Capacities:
     def __init__(self, source: CapacitySource | None) -> None:
         self._source = source
         self._known: dict[tuple[str, str], int | None] = {}
+        self._failed: set[tuple[str, str]] = set()
 
     def known(self, provider: str, model: str) -> int | None:
         """What was answered, in tokens; ``None`` for a target nobody asked of or knows."""
@@ -47,13 +48,14 @@ class Capacities:
     async def ask(self, provider: str, model: str) -> int | None:
         """The capacity in tokens; ``None`` where it is not to be had."""
         if self._source is not None and (provider, model) not in self._known:
-            window = None
             try:
-                window = await self._source(provider, model)
+                self._known[provider, model] = await self._source(provider, model)
             except Exception as error:  # noqa: BLE001 - a failing endpoint leaves it unknown
-                name = target_name(provider, model)
-                _LOG.warning("the capacity of %s was not to be had: %s", name, error)
-            self._known[provider, model] = window
+                # No answer: it is asked again, for one failure must not end compaction for good.
+                if (provider, model) not in self._failed:
+                    name = target_name(provider, model)
+                    _LOG.warning("the capacity of %s was not to be had: %s", name, error)
+                self._failed.add((provider, model))
         return self.known(provider, model)
 
 
