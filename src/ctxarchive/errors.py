@@ -158,11 +158,12 @@ class AgentError(CtxArchiveError):
     """The agent cannot take up work.
 
     Attributes:
-        code: ``not-running`` (it works within ``async with`` only), ``reopen`` (a compaction could
-            not be closed on the log, and no turn may cross it: reopen the session).
+        code: ``not-running`` (it works within ``async with`` only), ``running`` (it was entered
+            twice at once), ``reopen`` (a compaction could not be closed on the log, and no turn may
+            cross it: reopen the session).
     """
 
-    Code = Literal["not-running", "reopen"]
+    Code = Literal["not-running", "running", "reopen"]
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -183,3 +184,13 @@ class ManualCompactionError(CtxArchiveError):
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
         self.code: ManualCompactionError.Code = code
+
+
+def alone(error: BaseException) -> BaseException:
+    """The one error that groups of one are wrapped around; ``error`` itself where there are several.
+
+    A task group wraps what its tasks raise, and nobody who expects that error would find it.
+    """
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

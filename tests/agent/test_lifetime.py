@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from ctxarchive.agent.commands import compact_command
@@ -18,7 +19,7 @@ from ctxarchive.archive.rendering import render
 from ctxarchive.compaction.engine import CompactionAgent, CompactionEngine, Routing
 from ctxarchive.compaction.invariants import check_compactions
 from ctxarchive.compaction.policy import CompactionPolicy
-from ctxarchive.errors import AgentError, CompactionError
+from ctxarchive.errors import AgentError, CompactionError, SessionError
 from ctxarchive.knowledge.sqlite import SqliteKnowledgeBase
 from ctxarchive.metering.meter import TokenMeter
 from ctxarchive.metering.tokenizers import CharacterEstimator
@@ -328,3 +329,44 @@ async def test_a_step_that_hides_the_failure_of_its_own_compaction_stops_as_well
 
 def void(*_: object) -> None:
     """Use nothing."""
+
+
+class Unreachable:
+    """A sink whose disk is full."""
+
+    def write(self, event: object) -> None:
+        """Take nothing."""
+
+    async def flush(self) -> None:
+        """Fail."""
+        await anyio.lowlevel.checkpoint()
+        raise SessionError("storage", "disk full")
+
+
+async def test_what_a_host_raises_within_the_agent_comes_out_as_it_was() -> None:
+    cause = KeyError("cause")
+    with pytest.raises(ValueError, match="mine") as raised:
+        async with Agent(Session.create("s"), ScriptedModel()):
+            raise ValueError("mine") from cause
+    assert raised.value.__cause__ is cause
+
+
+async def test_a_log_that_fails_ends_the_agent_with_its_own_error() -> None:
+    session = Session.create("s")
+    session.attach(Unreachable())
+    with pytest.raises(SessionError, match="disk full"):
+        async with Agent(session, ScriptedModel()) as agent:
+            agent.followup("go")
+    assert session.open_turn is None
+
+
+async def test_an_agent_is_entered_once_at_a_time() -> None:
+    agent = Agent(Session.create("s"), ScriptedModel())
+    async with agent:
+        with pytest.raises(AgentError) as raised:
+            await agent.__aenter__()
+        assert raised.value.code == "running"
+        agent.followup("one")
+    async with agent:
+        agent.followup("two")
+    assert derived_texts(agent.session) == ["one", "answer", "two", "answer"]

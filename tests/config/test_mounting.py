@@ -204,7 +204,7 @@ def test_an_archive_whose_folder_cannot_be_made_is_an_error_that_names_it(
 ) -> None:
     (tmp_path / "file").write_text("")
     beneath = tmp_path / "file" / "a.db"
-    with pytest.raises(ConfigError, match="^archive: .*file: "):
+    with pytest.raises(ConfigError, match=r"^archive: .*file: "):
         mount(settings.model_copy(update={"archive": beneath}))
 
 

@@ -18,7 +18,7 @@ from ctxarchive.agent.turns import Stoppable, Turns, held, mend
 from ctxarchive.compaction.automatic import automatic
 from ctxarchive.compaction.engine import CompactionEngine, Routing
 from ctxarchive.compaction.summarizer import Model
-from ctxarchive.errors import AgentError, ManualCompactionError
+from ctxarchive.errors import AgentError, ManualCompactionError, alone
 from ctxarchive.session.events import UserMessageData
 from ctxarchive.session.log import Session
 from ctxarchive.tools.toolbox import Tool
@@ -81,6 +81,8 @@ class Agent:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        if self._changed is not None:
+            raise AgentError("running", "the agent is within `async with` already")
         await self._stack.enter_async_context(self._living())
         return self
 
@@ -174,6 +176,9 @@ class Agent:
                 yield
                 await self._settle()
                 group.cancel_scope.cancel()
+        except BaseExceptionGroup as group_error:
+            error = alone(group_error)
+            raise error from error.__cause__
         finally:
             self._changed = None
         await self.when_idle()  # outside the group, which would wrap what it raises

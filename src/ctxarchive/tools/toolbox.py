@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
+from ctxarchive.errors import alone
 from ctxarchive.session.log import Session
 from ctxarchive.session.messages import TextBlock, ToolCallBlock, WireModel
 from ctxarchive.session.pairing import open_calls
@@ -96,6 +97,9 @@ async def run_calls(
         tools: what there is, by name.
         authorize: asked before each call is run.
         place: the ``turn`` and ``step`` they belong to.
+
+    Raises:
+        Exception: what ``authorize`` or the log raised; a group where several calls met one.
     """
 
     async def answer(call: ToolCallBlock) -> None:
@@ -112,9 +116,13 @@ async def run_calls(
             append_result(session, call, outcome.content, is_error=outcome.is_error, place=place)
 
     await session.flush()
-    async with anyio.create_task_group() as group:
-        for call in calls:
-            group.start_soon(answer, call)
+    try:
+        async with anyio.create_task_group() as group:
+            for call in calls:
+                group.start_soon(answer, call)
+    except BaseExceptionGroup as group_error:
+        error = alone(group_error)
+        raise error from error.__cause__
 
 
 async def run_call(tool: Tool | None, call: ToolCallBlock) -> Outcome:
