@@ -119,17 +119,18 @@ async def test_the_models_capacity_is_asked_once_and_logged(session: Session) ->
 
 
 class TwoModels(ScriptedModel):
-    """Answers for a large model and a small one; the first question fails."""
+    """Says what a large model and a small one hold, after as many failures as told."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, failures: int = 0) -> None:
         super().__init__()
         self.asked: list[str] = []
+        self.failures = failures
 
     async def capacity(self, provider: str, model: str) -> int | None:
         """What the one asked for holds."""
         del provider
         self.asked.append(model)
-        if len(self.asked) == 1:
+        if len(self.asked) <= self.failures:
             raise OSError("no route")
         return {"large": 200_000, "small": 2_000}[model]
 
@@ -137,11 +138,11 @@ class TwoModels(ScriptedModel):
 async def test_a_capacity_that_was_not_to_be_had_is_asked_for_again(
     session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = TwoModels()
+    model = TwoModels(failures=2)
     async with Agent(session, model, options=Routing(provider="p", model="large")) as agent:
         for prompt in "abc":
             agent.followup(prompt)
-    assert model.asked == ["large", "large"]
+    assert model.asked == ["large", "large", "large"]
     assert session.context_window == 200_000
     assert [record.getMessage() for record in caplog.records] == [
         "the capacity of p/large was not to be had: no route"
