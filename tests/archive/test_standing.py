@@ -263,6 +263,24 @@ def test_a_long_message_keeps_its_rule_in_view(knowledge: KnowledgeBase) -> None
         assert "".join(parts) == text
 
 
+@pytest.mark.parametrize(("chars", "names"), [(8_000, 2_000), (16_000, 2_000), (16_000, 700)])
+def test_names_to_search_for_do_not_take_the_room_of_what_was_asked(
+    knowledge: KnowledgeBase, chars: int, names: int
+) -> None:
+    """A few plain messages, no rules, stay whole beside thousands of anchors, or where they ran out."""
+    host = Host(knowledge, Session.create("s" * 40), TranscriptConfig(max_addition_chars=chars))
+    asked: dict[int, str] = {}
+    for turn in range(4):
+        text = f"Could you look at how part {turn} of the report comes along?"
+        asked[host.user(text)] = text
+        some = range(turn * names // 4, (turn + 1) * names // 4)
+        for start in range(some.start, some.stop, 200):
+            host.tool(" ".join(f"reportPart{n}Rows" for n in some if start <= n < start + 200))
+    found = whole(host.compact())
+    assert {seq: found.get(seq) for seq in asked} == asked
+    assert len(parse_frame(host.text).additions) <= chars
+
+
 # --- pinned and superseded --------------------------------------------------------------------
 
 
