@@ -232,7 +232,7 @@ def test_a_long_message_keeps_its_rule_in_view(knowledge: KnowledgeBase) -> None
     """
     rule = "Never rename a public function."
     text = f"{CHAT * 40}{rule} {CHAT * 40}"
-    for chars in (None, 4_000, 2_000):
+    for chars in (None, 4_000, 2_000, 700):
         host = Host(
             knowledge, Session.create(f"s{chars}"), TranscriptConfig(max_addition_chars=chars)
         )
@@ -241,7 +241,7 @@ def test_a_long_message_keeps_its_rule_in_view(knowledge: KnowledgeBase) -> None
         found = [entry for entry in host.compact() if entry.seq == seq]
         quotes = [entry for entry in found if entry.role == "quote"]
         assert all(text[quote.offset :].startswith(quote.head) for quote in quotes)
-        if chars == 2_000:
+        if chars == 700:
             assert [quote.head for quote in quotes] == [rule]
             continue
         (entry,) = [entry for entry in found if entry.role == "user"]

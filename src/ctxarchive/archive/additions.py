@@ -109,7 +109,8 @@ class AdditionsBuilder:
         if limits.chars is None or rest.chars is None or limits.chars - len(whole) < LEAST_SPARE:
             return whole
         # The anchors ran out before their room did: it is for the user's words and the transcript.
-        rest = replace(rest, chars=rest.chars + limits.chars - len(whole))
+        spare = limits.chars - len(whole)
+        rest = replace(rest, chars=min(limits.chars, rest.chars + spare))
         text = fit(material, rest, self._priced(history), self.config)
         return self._with_anchors(text, index, input, summary, limits)
 
