@@ -188,6 +188,42 @@ def test_selection_keeps_to_its_room(candidates: list[str], room: int) -> None:
         assert holds(" ".join(chosen), candidates[0])
 
 
+def test_what_a_command_says_is_no_command() -> None:
+    """A commit's message, in a here-document or in quotes, names no program."""
+    said = "fix: trailers\n\ncausing json.Unmarshal to fail when\nstring. is read\n"
+    for command in (
+        f"git commit -m \"$(cat <<'EOF'\n{said}EOF\n)\" && git push origin",
+        f'git commit -m "{said}" && git push origin',
+        f"git commit -m '{said}' && git push origin",
+        f"cat > notes.md <<-END\n{said}\tEND\ngit push origin",
+    ):
+        found = commands(json.dumps({"command": command}))
+        assert found - {"git commit"} == {"git push origin"}, command
+    assert "git push" in commands(json.dumps({"command": "wc -w <<< word; git push"}))
+    assert "git push" in commands(json.dumps({"command": "echo $((1<<20)); git push"}))
+
+
+def test_a_part_of_a_number_is_no_anchor() -> None:
+    """The fraction of a second, in a log's times, finds nothing that the agent asks for."""
+    text = "2026-02-15T20:46:51.014139+11:00 0.12345678 at 46.481236123 seq 48123 v1.2.34567"
+    assert distinct(text) == {"48123", "v1.2.34567"}
+
+
+def test_a_path_beside_a_match_is_the_path() -> None:
+    """Where grep prints lines around a match, a path and its line number part at a hyphen."""
+    text = "cmd/cli/hooks.go-397-\tname\ncmd/cli/hooks.go-398-import\ncmd/cli/hooks.go:399:"
+    assert distinct(text) == {"cmd/cli/hooks.go"}
+    kept = "https://example.org/a.go-12", "lib/node-18/x.py", "feature/fix-342", "a/v1.2-3"
+    assert distinct(" ".join(kept)) == set(kept)
+
+
+def test_a_cut_makes_no_anchor() -> None:
+    """Where a long output is read at its ends, the word that the cut goes through is not read."""
+    for pad in range(40):
+        output = "x" * pad + " src/retry/policy_of_backoff.py" * 600
+        assert distinct(excerpt(output)) == {"src/retry/policy_of_backoff.py"}
+
+
 def test_a_long_output_is_read_at_its_ends() -> None:
     """So that one huge result costs no more than a large one."""
     text = "first_token " + "x " * READ_AT_MOST + " last_token"

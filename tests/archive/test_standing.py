@@ -232,7 +232,7 @@ def test_a_long_message_keeps_its_rule_in_view(knowledge: KnowledgeBase) -> None
     """
     rule = "Never rename a public function."
     text = f"{CHAT * 40}{rule} {CHAT * 40}"
-    for chars in (None, 4_000, 2_000):
+    for chars in (None, 4_000, 2_000, 700):
         host = Host(
             knowledge, Session.create(f"s{chars}"), TranscriptConfig(max_addition_chars=chars)
         )
@@ -241,7 +241,7 @@ def test_a_long_message_keeps_its_rule_in_view(knowledge: KnowledgeBase) -> None
         found = [entry for entry in host.compact() if entry.seq == seq]
         quotes = [entry for entry in found if entry.role == "quote"]
         assert all(text[quote.offset :].startswith(quote.head) for quote in quotes)
-        if chars == 2_000:
+        if chars == 700:
             assert [quote.head for quote in quotes] == [rule]
             continue
         (entry,) = [entry for entry in found if entry.role == "user"]
@@ -261,6 +261,24 @@ def test_a_long_message_keeps_its_rule_in_view(knowledge: KnowledgeBase) -> None
         ]
         parts = [part for pair in zip(shown, [*bodies, ""], strict=True) for part in pair]
         assert "".join(parts) == text
+
+
+@pytest.mark.parametrize(("chars", "names"), [(8_000, 2_000), (16_000, 2_000), (16_000, 700)])
+def test_names_to_search_for_do_not_take_the_room_of_what_was_asked(
+    knowledge: KnowledgeBase, chars: int, names: int
+) -> None:
+    """A few plain messages, no rules, stay whole beside thousands of anchors, or where they ran out."""
+    host = Host(knowledge, Session.create("s" * 40), TranscriptConfig(max_addition_chars=chars))
+    asked: dict[int, str] = {}
+    for turn in range(4):
+        text = f"Could you look at how part {turn} of the report comes along?"
+        asked[host.user(text)] = text
+        some = range(turn * names // 4, (turn + 1) * names // 4)
+        for start in range(some.start, some.stop, 200):
+            host.tool(" ".join(f"reportPart{n}Rows" for n in some if start <= n < start + 200))
+    found = whole(host.compact())
+    assert {seq: found.get(seq) for seq in asked} == asked
+    assert len(parse_frame(host.text).additions) <= chars
 
 
 # --- pinned and superseded --------------------------------------------------------------------

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from ctxarchive.archive.anchor_ranking import Moment, Room, grouped, ranked, select
 from ctxarchive.archive.anchors import KINDS, distinct
-from ctxarchive.archive.bounds import Limits, is_crowded, needed, with_room_for_rules
+from ctxarchive.archive.bounds import (
+    SMALL_CHARS,
+    Limits,
+    is_crowded,
+    needed,
+    with_room_for_rules,
+)
 from ctxarchive.archive.calls import outcome
 from ctxarchive.archive.fitting import Material, fit
 from ctxarchive.archive.history import History, history_of
@@ -29,9 +35,6 @@ REST_SHARE, REST_CHARS = 0.3, 1_300
 """What is kept for the user's words and the pointers under a bound in characters: this share of it,
 and not more than so many as long as there are anchors worth their room."""
 
-SMALL_CHARS = 6_000
-"""Under this bound the index is its short form, so that rules and anchors have its room."""
-
 REST_TOKENS = 600
 """What the index and the lines beside the user's words take."""
 
@@ -40,6 +43,9 @@ LEAST_ANCHOR_SHARE = 0.2
 
 CHARS_PER_TOKEN = 4
 """Of anchors, not less than this: what is kept free for them in tokens is not too little."""
+
+LEAST_SPARE = 300
+"""Code points that the anchors leave over, with which more of the other parts is shown."""
 
 LEAST_TOKENS = 400
 """Tokens of additions without which a checkpoint would leave the model blind."""
@@ -99,6 +105,19 @@ class AdditionsBuilder:
             originals=history.originals,
         )
         text = fit(material, rest, self._priced(history), self.config)
+        whole = self._with_anchors(text, index, input, summary, limits)
+        if limits.chars is None or rest.chars is None or limits.chars - len(whole) < LEAST_SPARE:
+            return whole
+        # The anchors ran out before their room did: it is for the user's words and the transcript.
+        spare = limits.chars - len(whole)
+        rest = replace(rest, chars=min(limits.chars, rest.chars + spare))
+        text = fit(material, rest, self._priced(history), self.config)
+        return self._with_anchors(text, index, input, summary, limits)
+
+    def _with_anchors(
+        self, text: str, index: str, input: SummaryInput, summary: Summary, limits: Limits
+    ) -> str:
+        """``text``, whose end is ``index``, with as many anchors as fit beside it."""
         if not (self.config.anchor_tokens and index and text.endswith(index)):
             return text
         # What the other parts left over is the anchors' too, up to their own bound.
@@ -107,6 +126,7 @@ class AdditionsBuilder:
             chars=None if limits.chars is None else limits.chars - len(text),
             transcript_chars=0,
         )
+        history = history_of(input.session, self.redactor)
         anchors = self._anchors(input, history, f"{summary.text}\n{text}", left)
         if not anchors:
             return text

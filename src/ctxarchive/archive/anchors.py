@@ -31,20 +31,25 @@ TOKEN: Final = re.compile(
     r"|[a-z][a-z0-9]*[A-Z]\w+|[A-Z][a-z0-9]+[A-Z]\w+|[A-Z]{2,}[a-z]\w{2,}"
     r"|\w+_\w+"
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
-    r"|\b[0-9a-f]{7,64}\b"
+    r"|(?<!\d\.)\b[0-9a-f]{7,64}\b"
     r"|\b[A-Z]{1,10}(?:(?:-\d+){2,}|-?\d{3,})\b|\bE[A-Z]{4,}\b|\bSIG[A-Z]{3,}\b"
     r"|\bv?\d+(?:\.\d+){2,}(?:[-+][\w.]+)?"
     r"|\b\d[\d.]*(?:%|(?:[µmn]s|[KMGTkmgt]i?B|[kMG]Hz|px|rpm|fps)\b)"
-    r"|\blocalhost:\d+|\b\d{4,}\b"
+    r"|\blocalhost:\d+|(?<!\d\.)\b\d{4,}\b"
     r"|\b[a-z]\w*(?:-\w+){2,}\b"
 )
-"""Alternatives in the order in which they win."""
+"""Alternatives in the order in which they win. What follows a decimal point is part of a measure or of
+a time, and names nothing by itself."""
 
 SHORTEST, LONGEST = 5, 120
 """Code points of a token."""
 
 LONGEST_CHUNK = 300
 """A longer one is data: encoded bytes, minified code."""
+
+_CUT_AT_END = re.compile(rf"(?<!\S)\S{{1,{LONGEST}}}\Z")
+_CUT_AT_START = re.compile(rf"\A\S{{1,{LONGEST}}}(?!\S)")
+"""A word that a cut may have gone through, at either side of it."""
 
 READ_AT_MOST = 8_000
 """Code points of a tool's output that are read, three quarters from its beginning."""
@@ -76,6 +81,14 @@ _COMMANDS = re.compile(
     r"(?:^|[;&|(]\s*|\\n\s*|\bthen |\bdo )(?:[A-Z_]\w*=\S* )*"
     r"([a-z][\w.+-]+(?: [a-z][\w:-]*(?=$|[ ;&|)\\])){0,2})(?=$|[ ;&|)\\])"
 )
+_SPOKEN = re.compile(
+    r"(?<!<)<<(?!<)-?\s*(?:\\\\|\\\"|')?([A-Za-z_]\w*).*?(?:\\n(?:\\t)*\1\b|$)"
+    r'|\\"(?:(?!\\").)*?\\n(?:(?!\\").)*\\"'
+    r"|'[^']*?\\n[^']*'",
+)
+"""A here-document or a quoted text of several lines inside a command: what it says is not run."""
+_BESIDE_A_MATCH = re.compile(r"(\.[A-Za-z]\w{0,5})-\d+(?:-[^/]*)?$")
+"""The line number, and what follows it, that grep prints behind a path beside a match."""
 _ESCAPED_UNICODE = re.compile(r"\\u[0-9a-fA-F]{4}")
 _WIDE_RUN = re.compile(f"[{_WIDE}]+")
 _WIDE_PATH = re.compile(r"(?:[\w.@+-]+/)+[\w.@+-]+")
@@ -113,7 +126,7 @@ def commands(arguments: str) -> set[str]:
     """What the shell commands among a call's arguments run: a program, and what it is told to do."""
     found: set[str] = set()
     for line in _COMMAND_LINE.findall(arguments):
-        found.update(_COMMANDS.findall(line))
+        found.update(_COMMANDS.findall(_SPOKEN.sub(" ", line)))
     return {each for each in found if SHORTEST <= len(each) <= LONGEST}
 
 
@@ -138,6 +151,8 @@ def _plain(piece: str) -> Iterator[str]:
         token = match.group()
         if not token.endswith("/..."):  # a pattern of packages, as some build tools take them
             token = token.rstrip(".-:=")
+        if "/" in token and "://" not in token:
+            token = _BESIDE_A_MATCH.sub(r"\1", token)
         if SHORTEST <= len(token) <= LONGEST and _WORD.search(token):
             yield token
 
@@ -206,4 +221,5 @@ def excerpt(output: str) -> str:
     if len(output) <= READ_AT_MOST:
         return output
     tail = READ_AT_MOST // 4
-    return f"{output[: READ_AT_MOST - tail]}\n{output[-tail:]}"
+    head, end = output[: READ_AT_MOST - tail], output[-tail:]
+    return f"{_CUT_AT_END.sub('', head)}\n{_CUT_AT_START.sub('', end)}"

@@ -12,6 +12,10 @@ RULE_SHARE, NEWEST_SHARE = 0.35, 0.125
 """Shares of a bound that rules and the newest message may take from the anchors; pinned messages
 may take more."""
 
+SAID_SHARE, SMALL_CHARS = 0.15, 6_000
+"""Share of a bound that all of the user's messages may take, rules or not, and the bound from which it
+is kept: under it anchors and rules have the room, and the index is its short form."""
+
 NEWEST_CHARS, NOTICE_CHARS = 500, 170
 """What the newest message takes at most of its share, and a line beside it."""
 
@@ -40,11 +44,15 @@ class Need:
     """Code points of rules."""
     pinned_tokens: int
     """Tokens of pinned messages."""
+    said: int
+    """Code points of all messages that are not pinned."""
 
     def within(self, chars: int) -> int:
         """Code points kept of a bound: pinned ones first, of the others a share of it."""
         newest = min(self.newest, int(chars * NEWEST_SHARE))
-        return self.pinned + newest + min(self.rules, int(chars * RULE_SHARE))
+        least = newest + min(self.rules, int(chars * RULE_SHARE))
+        said = min(self.said, int(chars * SAID_SHARE)) if chars >= SMALL_CHARS else 0
+        return self.pinned + max(least, said)
 
     def within_tokens(self, tokens: int) -> int:
         """The same in tokens."""
@@ -68,6 +76,7 @@ def needed(entries: Iterable[Entry], price: Callable[[str], int]) -> Need:
         newest=sum(min(len(entry.shown), NEWEST_CHARS) for entry in users[-1:]) + 2 * NOTICE_CHARS,
         rules=sum(rules),
         pinned_tokens=sum(price(entry.shown) + NOTICE_CHARS // 3 for entry in pinned),
+        said=sum(len(entry.shown) + NOTICE_CHARS for entry in users if not entry.pinned),
     )
 
 
